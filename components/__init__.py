@@ -1,0 +1,1 @@
+"""GPU training clusters as Pulumi components: specified, planned, checked, then declared."""

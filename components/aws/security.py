@@ -1,0 +1,160 @@
+"""The data key and the nodes' identity. Policies are pure functions, so that tests can hold them to what they grant."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.plan import Plan
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the fleet needs to give its nodes their role."""
+
+    profile_arn: pulumi.Output[str]
+    ready: list[pulumi.Resource]
+    """What must be there before a node can use its role."""
+
+
+def partition(region: str) -> str:
+    """The AWS partition of a region (AWS General Reference, "ARNs")."""
+    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(region.rsplit("-", 2)[0], "aws")
+
+
+def key_policy(region: str, account: str) -> Document:
+    """The data key's policy: the account governs it, and auto scaling may start nodes with encrypted disks.
+
+    The account's statement keeps the key from being locked to everyone (terraform-aws-kms#14). Auto scaling's own role
+    needs the key and grants on it, or nodes with encrypted disks end with Client.InternalError (Auto Scaling user
+    guide, "Required KMS key policy"). It is named by a condition, not as the principal: a key policy that names a role
+    which doesn't exist yet is refused, and the role comes with an account's first group (anthos-samples#405).
+    """
+    arn = f"arn:{partition(region)}:iam::{account}"
+    role = f"{arn}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+    auto_scaling: Document = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Resource": "*",
+        "Condition": {"StringEquals": {"kms:CallerAccount": account, "aws:PrincipalArn": role}},
+    }
+    return document(
+        {
+            "Sid": "Account",
+            "Effect": "Allow",
+            "Principal": {"AWS": f"{arn}:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        },
+        {
+            "Sid": "AutoScalingUses",
+            **auto_scaling,
+            "Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+        },
+        {
+            "Sid": "AutoScalingGrants",
+            **auto_scaling,
+            "Action": "kms:CreateGrant",
+            "Condition": {**auto_scaling["Condition"], "Bool": {"kms:GrantIsForAWSResource": "true"}},
+        },
+    )
+
+
+def node_trust() -> Document:
+    """Only instances take the nodes' role."""
+    return document(
+        {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"},
+    )
+
+
+def node_policy(bucket_arn: str, key_arn: str) -> Document:
+    """What a node may do: read bundles, datasets and the fleet's record, and write below `runs/`, with the data key."""
+    return document(
+        {
+            "Sid": "ListWhatItReads",
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": bucket_arn,
+            "Condition": {"StringLike": {"s3:prefix": ["datasets/*", "runs/*"]}},
+        },
+        {
+            "Sid": "Read",
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": [f"{bucket_arn}/{part}" for part in ("bundles/*", "datasets/*", "fleet.json", "runs/*")],
+        },
+        {
+            "Sid": "WriteRuns",
+            "Effect": "Allow",
+            "Action": ["s3:PutObject", "s3:AbortMultipartUpload"],
+            "Resource": f"{bucket_arn}/runs/*",
+        },
+        {
+            "Sid": "RetireCheckpoints",
+            "Effect": "Allow",
+            "Action": "s3:DeleteObject",
+            "Resource": f"{bucket_arn}/runs/*/checkpoints/*",
+        },
+        {
+            "Sid": "UseDataKey",
+            "Effect": "Allow",
+            "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+            "Resource": key_arn,
+        },
+    )
+
+
+def declare_key(plan: Plan, child: pulumi.ResourceOptions) -> aws.kms.Key:
+    """Declare the customer key that encrypts bucket and disks."""
+    options = pulumi.InvokeOutputOptions(parent=child.parent, provider=child.provider)
+    account = aws.get_caller_identity_output(opts=options)
+    key = aws.kms.Key(
+        f"{plan.name}-data",
+        description=f"Data of cluster {plan.name}",
+        enable_key_rotation=True,
+        deletion_window_in_days=30 if plan.spec.production else 7,
+        policy=account.account_id.apply(lambda account_id: json.dumps(key_policy(plan.spec.region, account_id))),
+        tags=dict(plan.tags),
+        opts=kept(plan, child),
+    )
+    aws.kms.Alias(f"{plan.name}-data", name=f"alias/{plan.name}-data", target_key_id=key.key_id, opts=child)
+    return key
+
+
+def declare_identity(
+    plan: Plan, bucket_arn: pulumi.Output[str], key_arn: pulumi.Output[str], child: pulumi.ResourceOptions
+) -> Identity:
+    """Declare the nodes' role and its instance profile."""
+    name, tags = plan.name, dict(plan.tags)
+    role = aws.iam.Role(
+        f"{name}-node",
+        description=f"Nodes of cluster {name}",
+        assume_role_policy=json.dumps(node_trust()),
+        tags=tags,
+        opts=child,
+    )
+    policy = aws.iam.RolePolicy(
+        f"{name}-node",
+        role=role.id,
+        policy=pulumi.Output.all(bucket_arn, key_arn).apply(lambda arns: json.dumps(node_policy(*arns))),
+        opts=child,
+    )
+    profile = aws.iam.InstanceProfile(f"{name}-node", role=role.name, tags=tags, opts=child)
+    return Identity(profile.arn, [policy])
+
+
+def kept(plan: Plan, child: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Options of what holds data: protected, and left in the account when the stack goes, where it is production."""
+    keep = plan.spec.production
+    return pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(protect=keep, retain_on_delete=keep))
+
+
+def document(*statements: Document) -> Document:
+    """A policy document of the statements."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}

@@ -1,0 +1,84 @@
+"""The bundle: the trainer and the pure-Python packages that an image may lack, as one file, the same for every node.
+
+It is a plain tar, not a compressed one: compressors differ between machines, and two people who deploy the same
+trainer must get the same hash, or each would replace the other's nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3")
+"""boto3 and all that it needs; each is pure Python."""
+
+SERVICES = ("s3", "sts")
+"""The services whose models are kept of all that botocore has: those that nodes call."""
+
+LOCAL = (".pyc", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+"""What an installer leaves beside a package: it differs between machines."""
+
+TRAINER = Path(__file__).resolve().parent.parent / "trainer"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk. `key` is where it goes in the cluster's bucket."""
+
+    path: Path
+    sha256: str
+
+    @property
+    def key(self) -> str:
+        """The bundle's key in the bucket: named by content, so never overwritten."""
+        return f"bundles/{self.sha256}.tar"
+
+
+def build(folder: Path) -> Bundle:
+    """The bundle of this checkout, written to `folder` unless it is there. Raises `PackageNotFoundError`."""
+    content = _archive(sorted([*_trainer(), *_packages()]))
+    digest = hashlib.sha256(content).hexdigest()
+    path = folder / f"{digest}.tar"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".part")
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    return Bundle(path, digest)
+
+
+def _trainer() -> Iterator[tuple[str, Path]]:
+    for path in TRAINER.rglob("*.py"):
+        yield f"trainer/{path.relative_to(TRAINER).as_posix()}", path
+
+
+def _packages() -> Iterator[tuple[str, Path]]:
+    for name in PACKAGES:
+        files = distribution(name).files
+        if files is None:
+            raise PackageNotFoundError(f"{name}: its list of files is missing; reinstall it")
+        for file in files:
+            target = file.as_posix()
+            if target.startswith("..") or target.endswith(LOCAL):
+                continue
+            if target.startswith("botocore/data/") and file.parent.parts[2:] and file.parent.parts[2] not in SERVICES:
+                continue
+            if not target.startswith("boto3/examples/"):
+                yield target, Path(str(file.locate()))
+
+
+def _archive(files: list[tuple[str, Path]]) -> bytes:
+    """A tar of the files with nothing in it that differs between machines: no times, owners or modes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for target, path in files:
+            data = path.read_bytes()
+            info = tarfile.TarInfo(target)
+            info.size, info.mode = len(data), 0o644
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()

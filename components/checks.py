@@ -1,0 +1,109 @@
+"""What is refused or warned of before anything is declared. Each check is a function from a plan to findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from components.findings import Finding, Invalid, Severity, errors
+from components.plan import Plan, decide
+from components.spec import NAME, Spec
+
+LONGEST_NAME = 32
+"""So that the longest name made of it (`<name>-<role>-<7 hex>`) fits IAM's 64 and S3's 63 characters."""
+
+
+def review(name: str, spec: Spec) -> tuple[Plan, list[Finding]]:
+    """The plan of a cluster and the warnings about it. Raises `Invalid` with every error there is."""
+    findings = [*named(name), *zones(spec), *sizes(spec)]
+    try:
+        plan = decide(name, spec)
+    except Invalid as invalid:
+        raise Invalid([*findings, *invalid.findings]) from None
+    for check in PLAN_CHECKS:
+        findings.extend(check(plan))
+    if refused := errors(findings):
+        raise Invalid(refused)
+    return plan, findings
+
+
+def named(name: str) -> Iterator[Finding]:
+    """The cluster's name becomes part of every name in the account."""
+    if len(name) > LONGEST_NAME or not re.match(NAME, name):
+        yield Finding(
+            "name",
+            f"'{name}' can't name a cluster",
+            f"Use lower-case letters, digits and single hyphens, a letter first, {LONGEST_NAME} characters at most",
+        )
+
+
+def zones(spec: Spec) -> Iterator[Finding]:
+    """Zones lie in the region, each once."""
+    for index, zone in enumerate(spec.network.zones):
+        path = f"network.zones.{index}"
+        if not re.fullmatch(rf"{re.escape(spec.region)}[a-z]", zone):
+            yield Finding(path, f"{zone} is not a zone of {spec.region}", f"A zone is written {spec.region}a")
+        elif zone in spec.network.zones[:index]:
+            yield Finding(path, f"{zone} is listed twice", "List each zone once")
+
+
+def sizes(spec: Spec) -> Iterator[Finding]:
+    """Sizes of the fleet agree: min <= desired <= max."""
+    nodes = spec.nodes
+    if nodes.min > nodes.desired:
+        yield Finding(
+            "nodes.min",
+            f"{nodes.min} nodes are needed to train, but {nodes.desired} are desired",
+            f"Lower it to {nodes.desired} or raise nodes.desired",
+        )
+    if nodes.max is not None and nodes.max < nodes.desired:
+        reason = f"{nodes.max} is fewer than the {nodes.desired} desired"
+        yield Finding("nodes.max", reason, f"Raise it to {nodes.desired} or more")
+
+
+def room(plan: Plan) -> Iterator[Finding]:
+    """Each zone's subnet holds the whole fleet, since a zone may be the only one that has capacity."""
+    for subnet in plan.subnets:
+        if subnet.addresses < plan.fleet.max:
+            yield Finding(
+                "network.cidr",
+                f"{plan.spec.network.cidr} leaves {subnet.addresses} addresses in {subnet.zone}, "
+                f"too few for {plan.fleet.max} nodes",
+                "Take a larger network, such as 10.0.0.0/16, or lower nodes.max",
+            )
+
+
+def trainable(plan: Plan) -> Iterator[Finding]:
+    """The bundled trainer runs on NVIDIA GPUs and on CPUs."""
+    if plan.instance.accelerators and not plan.instance.gpus:
+        yield Finding(
+            "nodes.type",
+            f"{plan.instance.name} has {plan.instance.accelerator}, which the trainer can't use",
+            "Choose a type with NVIDIA GPUs, or one without accelerators to train on its CPUs",
+        )
+
+
+def shared_out(plan: Plan) -> Iterator[Finding]:
+    """Each worker of the largest world gets at least one sample of a step."""
+    world = plan.fleet.max * plan.workers
+    if plan.spec.job.batch < world:
+        yield Finding(
+            "job.batch",
+            f"{plan.spec.job.batch} samples can't be shared out to {world} workers "
+            f"({plan.fleet.max} nodes of {plan.workers})",
+            f"Raise it to {world} or more",
+        )
+
+
+def one_zone(plan: Plan) -> Iterator[Finding]:
+    """Gangs that span zones pay for each gradient byte and wait for it (facts: skypilot#10056)."""
+    if len(plan.subnets) > 1:
+        yield Finding(
+            "network.zones",
+            f"nodes will be spread over {len(plan.subnets)} zones, and gradients will cross them",
+            "Name one zone unless capacity matters more than speed",
+            Severity.WARNING,
+        )
+
+
+PLAN_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (room, trainable, shared_out, one_zone)

@@ -1,0 +1,83 @@
+"""The one public component: a training cluster, on the cloud that its spec names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from components.bundle import build
+from components.checks import review
+from components.findings import Invalid
+from components.plan import Plan
+from components.spec import Spec, parse
+
+
+class InvalidArgs(pulumi.RunError, ValueError):
+    """Arguments that make no cluster. `RunError` is what Pulumi prints as clean lines, without a traceback."""
+
+    def __init__(self, name: str, invalid: Invalid) -> None:
+        self.findings = invalid.findings
+        count = len(invalid.findings)
+        lines = "\n".join(f"  {finding}" for finding in invalid.findings)
+        super().__init__(f"cluster '{name}' has {count} problem{'s' * (count != 1)}; nothing was declared:\n{lines}")
+
+
+class TrainingCluster(pulumi.ComponentResource):
+    """A cluster of nodes that train one run, with its network, key, identity, bucket and fleet.
+
+    `args` is a `Spec`, or a mapping of the same form as a stack's file. Raises `InvalidArgs` with every problem before
+    anything is declared.
+    """
+
+    bucket: pulumi.Output[str]
+    """Name of the bucket that holds bundle, datasets and runs."""
+    group: pulumi.Output[str]
+    """Name of the group that keeps the nodes."""
+    key_arn: pulumi.Output[str]
+    """ARN of the key that encrypts bucket and disks."""
+    run: str
+    """Id of the run that the nodes train."""
+
+    def __init__(self, name: str, args: Spec | Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        plan = self._decide(name, args)
+        super().__init__("trainwright:index:TrainingCluster", name, {}, opts)
+        self.run = plan.run.id
+        self._declare_aws(plan)
+        self.register_outputs(self.outputs())
+
+    def outputs(self) -> dict[str, pulumi.Input[str]]:
+        """What the stack exports, and what the `trainwright` command reads."""
+        return {"bucket": self.bucket, "group": self.group, "keyArn": self.key_arn, "run": self.run}
+
+    @staticmethod
+    def _decide(name: str, args: Spec | Mapping[str, Any]) -> Plan:
+        try:
+            plan, warnings = review(name, args if isinstance(args, Spec) else parse(args))
+        except Invalid as invalid:
+            raise InvalidArgs(name, invalid) from None
+        for warning in warnings:
+            pulumi.log.warn(str(warning))
+        return plan
+
+    def _declare_aws(self, plan: Plan) -> None:
+        import pulumi_aws as aws  # noqa: PLC0415  a cluster on another cloud never loads it
+
+        from components.aws import fleet, network, security, storage  # noqa: PLC0415
+
+        provider = self.get_provider("aws:index:Provider") or aws.Provider(
+            f"{plan.name}-aws", region=plan.spec.region, opts=pulumi.ResourceOptions(parent=self)
+        )
+        child = pulumi.ResourceOptions(parent=self, provider=provider)
+        bundle = build(Path(os.environ.get("TRAINWRIGHT_HOME", ".local")) / "bundle")
+        key = security.declare_key(plan, child)
+        stored = storage.declare_bucket(plan, key.arn, child)
+        bucket = stored.bucket
+        identity = security.declare_identity(plan, bucket.arn, key.arn, child)
+        reachable = network.declare(plan, child)
+        objects = storage.declare_objects(plan, stored, bundle, child)
+        group = fleet.declare(plan, reachable, identity, bucket, bundle, key.arn, objects, child)
+        self.bucket, self.group, self.key_arn = bucket.bucket, group.name, key.arn

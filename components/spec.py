@@ -1,0 +1,207 @@
+"""What the user wants: the stack's file, parsed and typed, every error at once, by its path in the file.
+
+`parse` takes the values of a stack's `trainwright:` namespace. The models are the reference of the file: `make docs`
+writes `docs/stack-file.md` from the descriptions below.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from components.findings import Finding, Invalid, nearest
+
+NAME = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+IMAGE = r"^(ami-[0-9a-f]{8}([0-9a-f]{9})?|ssm:/[A-Za-z0-9_./-]+)$"
+REGION = r"^[a-z]{2}(-[a-z]+)+(-[0-9])?$"
+
+
+def _private_network(value: str) -> str:
+    try:
+        ipaddress.IPv4Network(value)
+    except ValueError:
+        reason = f"'{value}' is not an IPv4 network such as 10.0.0.0/16, with no bits set past its prefix"
+        raise ValueError(reason) from None
+    return value
+
+
+class Part(BaseModel):
+    """A part of the stack's file: no key beyond those declared, nothing changed after parsing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Network(Part):
+    """Where nodes live: one VPC, a private subnet in each zone, no way in or out but the bucket's endpoint."""
+
+    cidr: Annotated[str, AfterValidator(_private_network)] = Field(
+        "10.0.0.0/16", description="The VPC's IPv4 network, /16 to /28."
+    )
+    zones: tuple[str, ...] = Field(
+        min_length=1, max_length=3, description="Availability zones, one private subnet each. Gangs train best in one."
+    )
+
+
+class Nodes(Part):
+    """The fleet: what a node is and how many there are."""
+
+    type: str = Field(description="Instance type, one of `trainwright catalog`.")
+    image: str = Field(
+        pattern=IMAGE,
+        description="Machine image with Python, PyTorch and, for GPU types, NVIDIA's driver: `ami-…`, or `ssm:/path` "
+        "of a public parameter, resolved when a node is launched.",
+    )
+    desired: int = Field(1, ge=1, le=1000, description="Nodes to keep running.")
+    min: int = Field(1, ge=1, description="Fewest nodes that train; with fewer, the run waits.")
+    max: int | None = Field(None, ge=1, le=1000, description="Most nodes the fleet may grow to; `desired` if unset.")
+    root_device: str = Field(
+        "/dev/sda1",
+        pattern=r"^/dev/[a-z0-9]+$",
+        description="The image's root device, which is encrypted: /dev/sda1 on Ubuntu, /dev/xvda on Amazon Linux.",
+    )
+    disk_gb: int = Field(100, ge=8, le=16384, description="Encrypted root disk, GiB.")
+    python: str = Field("python3", pattern=r"^[A-Za-z0-9_./-]+$", description="The image's Python that has PyTorch.")
+    containers: bool = Field(False, description="Workers run in containers: lets instance metadata cross one more hop.")
+    refresh: bool = Field(
+        True, description="Replace running nodes when what they boot with changes (job, image, type, trainer)."
+    )
+
+
+class Storage(Part):
+    """The bucket that holds bundle, datasets and runs."""
+
+    noncurrent_days: int = Field(7, ge=1, description="Days that overwritten and deleted objects can be brought back.")
+
+
+class Model(Part):
+    """The bundled GPT-style model."""
+
+    layers: int = Field(4, ge=1, description="Transformer blocks.")
+    heads: int = Field(4, ge=1, description="Attention heads; divides `width`.")
+    width: int = Field(128, ge=8, description="Embedding width.")
+    context: int = Field(128, ge=8, description="Tokens in a sample.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Dropout probability.")
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Model:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width {self.width} must be a multiple of twice heads ({2 * self.heads})")
+        return self
+
+
+class Checkpoint(Part):
+    """When the run is saved, and how many saves are kept."""
+
+    every_steps: int = Field(50, ge=1, description="Optimizer steps between checkpoints.")
+    every_seconds: float = Field(300, gt=0, description="Seconds between checkpoints, whichever comes first.")
+    keep: int = Field(3, ge=2, description="Newest checkpoints kept; never fewer than two, as the last may be torn.")
+
+
+class Job(Part):
+    """The run: what is trained, on which data, for how long."""
+
+    name: str = Field(pattern=NAME, max_length=40, description="The run's name: lower-case letters, digits, hyphens.")
+    dataset: str = Field(
+        pattern=NAME,
+        max_length=63,
+        description="A dataset in the bucket, put there by `trainwright data pack`; named like the run.",
+    )
+    steps: int = Field(400, ge=1, description="Optimizer steps.")
+    seed: int = Field(1, ge=0, description="Seed of initial weights and of the order of samples.")
+    batch: int = Field(32, ge=1, description="Samples in an optimizer step, over all workers, however many.")
+    micro_batch: int = Field(8, ge=1, description="Most samples in one forward pass of a worker.")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
+    warmup_steps: int = Field(20, ge=0, description="Steps over which the learning rate rises.")
+    weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
+    clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
+    precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="Autocast precision.")
+    model: Model = Field(default_factory=Model, description="The model.")
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint, description="Checkpoints.")
+
+
+class Spec(Part):
+    """A stack's file."""
+
+    cloud: Literal["aws"] = Field("aws", description="The cloud that the cluster runs on.")
+    region: str = Field(pattern=REGION, description="The cloud's region, such as us-west-2. There is no default.")
+    production: bool = Field(
+        False, description="Protect what holds data (key, bucket) from deletion, and keep it when the stack goes."
+    )
+    tags: dict[str, str] = Field(default_factory=dict, description="Tags on everything that can carry them.")
+    network: Network = Field(description="Where nodes live: `cidr`, `zones`.")
+    nodes: Nodes = Field(description="The fleet: `type`, `image`, `desired` and more.")
+    storage: Storage = Field(default_factory=Storage, description="The bucket.")
+    job: Job = Field(description="The training job: `name`, `dataset`, `steps` and more.")
+
+
+def from_config(config: Mapping[str, str], namespace: str = "trainwright") -> dict[str, Any]:
+    """A stack's values from Pulumi's own form of them: full keys, and whatever is not a scalar as JSON."""
+    prefix = f"{namespace}:"
+    return {
+        key.removeprefix(prefix): json.loads(value) if value[:1] in {"{", "["} else value
+        for key, value in config.items()
+        if key.startswith(prefix)
+    }
+
+
+def parse(values: Mapping[str, Any]) -> Spec:
+    """The spec in a stack's values (keys without their `trainwright:`). Raises `Invalid` with every error there is."""
+    try:
+        return Spec.model_validate(values)
+    except ValidationError as error:
+        raise Invalid([_finding(detail) for detail in error.errors()]) from None
+
+
+def _finding(detail: ErrorDetails) -> Finding:
+    """One pydantic error as a finding: its path as in the file, its reason in plain words, its fix."""
+    path = ".".join(str(part) for part in detail["loc"]) or "stack"
+    given = detail["input"]
+    match detail["type"]:
+        case "extra_forbidden":
+            return Finding(path, "there is no such key", nearest(str(detail["loc"][-1]), _keys(detail["loc"][:-1])))
+        case "missing":
+            return Finding(path, "is missing", f"{_description(detail['loc'])} Add it to the stack's file")
+        case "greater_than_equal":
+            return Finding(path, f"must be at least {detail['ctx']['ge']}, not {given}")
+        case "less_than_equal":
+            return Finding(path, f"must be at most {detail['ctx']['le']}, not {given}")
+        case "too_short":
+            return Finding(path, "is empty", _description(detail["loc"]))
+        case "string_pattern_mismatch":
+            return Finding(path, f"'{given}' is not of the right form", _description(detail["loc"]))
+        case "literal_error":
+            return Finding(path, f"'{given}' is not one of {detail['ctx']['expected']}")
+        case "value_error":
+            return Finding(path, str(detail["ctx"]["error"]))
+        case "model_type" | "model_attributes_type":
+            return Finding(path, f"must be a mapping with keys such as {', '.join(sorted(_keys(detail['loc']))[:4])}")
+    shown = "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f", not {given!r}"
+    reason = re.sub(r"^Input should be (a |an )?(valid )?", r"must be \1", detail["msg"].split(", unable")[0])
+    return Finding(path, f"{reason}{shown}")
+
+
+def _model(path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The model that stands at `path`, or None where the path leads to a plain value."""
+    model: type[BaseModel] | None = Spec
+    for part in path:
+        field = model.model_fields.get(str(part)) if model else None
+        options = (field.annotation, *get_args(field.annotation)) if field else ()
+        model = next((option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), None)
+    return model
+
+
+def _keys(path: Sequence[int | str]) -> list[str]:
+    model = _model(path)
+    return list(model.model_fields) if model else []
+
+
+def _description(path: Sequence[int | str]) -> str:
+    model = _model(path[:-1])
+    field = model.model_fields.get(str(path[-1])) if model else None
+    return field.description or "" if field else ""

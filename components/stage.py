@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""User-data of a Trainwright node: fetch the bundle from the cluster's bucket, verify it, start its agent.
+
+Runs once, as root, at first boot, with nothing but the image's Python. It holds no secret: the bucket is read with the
+node's role. At later boots the service that it installs starts the agent; where there is no systemd, the agent takes
+this process over.
+"""
+
+import datetime
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+CONFIG = json.loads("@CONFIG@")
+ROOT = Path(os.environ.get("TRAINWRIGHT_ROOT", "/"))
+METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
+FAILED = 70
+UNIT = """[Unit]
+Description=Trainwright node agent
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=600
+StartLimitBurst=5
+FailureAction=poweroff
+
+[Service]
+ExecStart={python} -m trainer.node {config}
+Environment=PYTHONPATH={code} PYTHONUNBUFFERED=1
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=71 72 73 74 76 77
+KillMode=mixed
+TimeoutStopSec=120
+LimitMEMLOCK=infinity
+LimitNOFILE=1048576
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def say(message: str) -> None:
+    """A line of the console's log, with the time."""
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} trainwright stage: {message}", flush=True)
+
+
+def metadata(path: str) -> str:
+    """A value of the instance metadata service, version 2."""
+    request = urllib.request.Request(f"{METADATA}/latest/api/token", method="PUT")
+    request.add_header("X-aws-ec2-metadata-token-ttl-seconds", "300")
+    token = urllib.request.urlopen(request, timeout=5).read().decode()
+    request = urllib.request.Request(f"{METADATA}/latest/{path}", headers={"X-aws-ec2-metadata-token": token})
+    answer: bytes = urllib.request.urlopen(request, timeout=5).read()
+    return answer.decode()
+
+
+def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> urllib.request.Request:
+    """A GET of an object, signed with AWS Signature Version 4 (S3 API reference, "Authenticating requests")."""
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        url = f"{endpoint}/{bucket}/{key}"
+    else:
+        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        url = f"https://{bucket}.s3.{region}.{suffix}/{key}"
+    parts = urllib.parse.urlsplit(url)
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    empty = hashlib.sha256(b"").hexdigest()
+    headers = {
+        "host": parts.netloc,
+        "x-amz-content-sha256": empty,
+        "x-amz-date": now,
+        "x-amz-security-token": credentials["Token"],
+    }
+    names = ";".join(sorted(headers))
+    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+    canonical = f"GET\n{urllib.parse.quote(parts.path)}\n\n{lines}\n{names}\n{empty}"
+    scope = f"{now[:8]}/{region}/s3/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    secret = f"AWS4{credentials['SecretAccessKey']}".encode()
+    for part in (*scope.split("/"), text):
+        secret = hmac.new(secret, part.encode(), hashlib.sha256).digest()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={credentials['AccessKeyId']}/{scope},"
+        f"SignedHeaders={names},Signature={secret.hex()}"
+    )
+    return urllib.request.Request(url, headers=headers)
+
+
+def fetch(target: Path) -> None:
+    """The bundle, written to `target`, its hash verified while it comes."""
+    role = metadata("meta-data/iam/security-credentials/").split()[0]
+    credentials = json.loads(metadata(f"meta-data/iam/security-credentials/{role}"))
+    request = signed(CONFIG["bucket"], CONFIG["bundle"], CONFIG["region"], credentials)
+    digest = hashlib.sha256()
+    with urllib.request.urlopen(request, timeout=30) as answer, target.open("wb") as file:
+        while block := answer.read(1 << 20):
+            digest.update(block)
+            file.write(block)
+    if digest.hexdigest() != CONFIG["sha256"]:
+        raise ValueError(f"the bundle's SHA-256 is {digest.hexdigest()}, not {CONFIG['sha256']}: it was altered")
+
+
+def install() -> Path:
+    """The bundle, unpacked, as a folder named by its hash; whole or not there."""
+    code = ROOT / "opt/trainwright" / CONFIG["sha256"]
+    if not code.is_dir():
+        scratch = code.with_suffix(".part")
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        for attempt in range(60):
+            try:
+                fetch(scratch / "bundle.tar")
+                break
+            except (OSError, LookupError) as error:
+                # A role takes seconds to reach a new instance, and the bucket's policy may lag behind it.
+                say(f"bundle not fetched yet (try {attempt + 1}): {error}")
+                time.sleep(min(5, 0.5 * 2**attempt))
+        else:
+            raise OSError("the bundle could not be fetched in 60 tries")
+        with tarfile.open(scratch / "bundle.tar") as archive:
+            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            archive.extractall(scratch, **safe)
+        (scratch / "bundle.tar").unlink()
+        scratch.rename(code)
+    return code
+
+
+def expire(*_: object) -> None:
+    """What the deadline's signal does."""
+    raise TimeoutError(f"no agent within {CONFIG['deadline_s']} s")
+
+
+def main() -> None:
+    """Bring the agent up, within the deadline."""
+    signal.signal(signal.SIGALRM, expire)
+    signal.alarm(CONFIG["deadline_s"])
+    code = install()
+    config = ROOT / "etc/trainwright/node.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(json.dumps(CONFIG))
+    signal.alarm(0)
+    python = shutil.which(CONFIG["python"])
+    if python is None:
+        raise OSError(f"nodes.python: the image has no {CONFIG['python']}")
+    say(f"bundle {CONFIG['sha256'][:12]} verified; starting the agent of run {CONFIG['run']}")
+    if (ROOT / "run/systemd/system").is_dir():
+        unit = ROOT / "etc/systemd/system/trainwright.service"
+        unit.write_text(UNIT.format(python=python, config=config, code=code))
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+        subprocess.run(["systemctl", "enable", "--now", "trainwright"], check=True)
+        return
+    environment = {**os.environ, "PYTHONPATH": str(code), "PYTHONUNBUFFERED": "1"}
+    os.execve(python, [python, "-m", "trainer.node", str(config)], environment)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception as error:
+        say(f"failed: {type(error).__name__}: {error}")
+        if (ROOT / "run/systemd/system").is_dir():
+            # A node that can't train must not bill: the template terminates instances that shut down.
+            subprocess.run(["systemctl", "poweroff"], check=False)
+        sys.exit(FAILED)

@@ -1,0 +1,16 @@
+"""Exit codes that agents, workers and user-data agree on."""
+
+DONE = 0
+"""The job is done; nothing is left to do."""
+
+DRAINED = 75
+"""Saved and left on request (`EX_TEMPFAIL` of sysexits: worth another start)."""
+
+STAGE_FAILED = 70
+"""User-data could not bring the agent up: no metadata, no credentials, bundle absent or altered."""
+
+STEP_FAILED = {"identify": 71, "storage": 72, "fabric": 73, "health": 74, "peers": 76, "launch": 77}
+"""A required boot step failed; one code a step, so that a console log alone says which."""
+
+RUN_FAILED = 78
+"""The run itself ended as failed; its outcome record says why."""

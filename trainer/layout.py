@@ -1,0 +1,63 @@
+"""The names of everything in the cluster's bucket. Keys are plain strings, always with `/`, never with a leading one.
+
+Below the bucket: `bundles/`, `datasets/<name>/`, `runs/<run>/`. The functions without a run in their arguments give
+keys relative to the run's own prefix, which is what agents and trainers open as their store.
+"""
+
+MEMBERS = "members/"
+GENERATIONS = "generations/"
+CHECKPOINTS = "checkpoints/"
+METRICS = "metrics/"
+LOGS = "logs/"
+BOOT = "boot/"
+OUTCOME = "outcome.json"
+
+
+def run_prefix(run: str) -> str:
+    """The prefix of one run in the bucket."""
+    return f"runs/{run}"
+
+
+def dataset_prefix(name: str) -> str:
+    """The prefix of one dataset (`index.json` and its shards) in the bucket."""
+    return f"datasets/{name}"
+
+
+def card(node: str) -> str:
+    """A node's card: address, age, slots, state. Rewritten only when one of them changes."""
+    return f"{MEMBERS}{node}/card.json"
+
+
+def beat(node: str) -> str:
+    """A node's heartbeat: a counter, rewritten at each beat. Its ETag alone tells the others that it advanced."""
+    return f"{MEMBERS}{node}/beat"
+
+
+def generation(number: int) -> str:
+    """The record of one generation, created once and never rewritten."""
+    return f"{GENERATIONS}{number:06d}.json"
+
+
+def generation_number(key: str) -> int:
+    """The number in a generation's key. The inverse of `generation`."""
+    return int(key.removeprefix(GENERATIONS).removesuffix(".json"))
+
+
+def boot_report(node: str) -> str:
+    """A node's boot report: one entry for each step of its last boot."""
+    return f"{BOOT}{node}.json"
+
+
+def metrics_chunk(generation: int, chunk: int) -> str:
+    """A piece of the metrics of one generation, JSON lines, in order of `chunk`."""
+    return f"{METRICS}{generation:06d}/{chunk:06d}.jsonl"
+
+
+def log_chunk(node: str, generation: int, stream: str, chunk: int) -> str:
+    """A piece of a log: `stream` is `agent` or `rank<N>`."""
+    return f"{LOGS}{node}/{generation:06d}-{stream}/{chunk:06d}.log"
+
+
+def checkpoint(step: int) -> str:
+    """The prefix of one checkpoint, with its `manifest.json`, which makes it count."""
+    return f"{CHECKPOINTS}step-{step:09d}/"

@@ -1,0 +1,296 @@
+"""The object store: one interface, over an S3-compatible bucket or a folder.
+
+`open_store` takes `s3://bucket/prefix`, a `file://` URL or a folder's path. Both kinds mean the same by every call, so
+that the trainer runs under plain `torchrun` on a laptop with the code that it has on a cluster. Keys are relative to
+the store's prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+class StoreError(Exception):
+    """The store answered no: access denied, no such bucket. Waiting doesn't help."""
+
+
+class Missing(StoreError):
+    """There is no object of this key."""
+
+
+class Unavailable(StoreError):
+    """The store did not answer, or asked to slow down. Worth trying again."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object as a listing shows it. `etag` changes whenever the content does; `size` is in bytes."""
+
+    key: str
+    size: int
+    etag: str
+
+
+class Store(ABC):
+    """Objects below one prefix. Every call may raise `StoreError`, of which `Unavailable` is worth another try."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes:
+        """The object's content. Raises `Missing`."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """Write the object whole. With `if_absent`, return False and change nothing where one exists already."""
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> list[Entry]:
+        """All objects whose key starts with `prefix`, in order of their keys."""
+
+    @abstractmethod
+    def exists(self, key: str) -> bool:
+        """Whether there is an object of this key."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens where there is none."""
+
+    @abstractmethod
+    def upload(self, path: Path, key: str) -> None:
+        """Write a file's content as one object, in parts where it is large."""
+
+    @abstractmethod
+    def download(self, key: str, path: Path) -> None:
+        """Write the object's content to `path`, whole or not at all. Raises `Missing`."""
+
+    @abstractmethod
+    def url(self, key: str = "") -> str:
+        """The address of a key (or of the prefix), as `open_store` takes it."""
+
+
+class FileStore(Store):
+    """A folder as a store. Writes are atomic (temporary name, then link or rename)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _path(self, key: str) -> Path:
+        return self.root / key
+
+    def get(self, key: str) -> bytes:
+        """See `Store.get`."""
+        try:
+            return self._path(key).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise Missing(f"{self.url(key)}: no such object") from None
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """See `Store.put`."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._temporary(path) as temporary:
+            temporary.write_bytes(data)
+            if not if_absent:
+                temporary.replace(path)
+                return True
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            return True
+
+    def list(self, prefix: str = "") -> list[Entry]:
+        """See `Store.list`."""
+        if not self.root.is_dir():
+            return []
+        entries = []
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = Path(folder, name)
+                key = path.relative_to(self.root).as_posix()
+                if key.startswith(prefix) and not name.startswith(".part-"):
+                    try:
+                        stat = path.stat()
+                    except FileNotFoundError:
+                        continue
+                    entries.append(Entry(key, stat.st_size, f"{stat.st_ino:x}-{stat.st_mtime_ns:x}"))
+        return sorted(entries, key=lambda entry: entry.key)
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        return self._path(key).is_file()
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        self._path(key).unlink(missing_ok=True)
+
+    def upload(self, path: Path, key: str) -> None:
+        """See `Store.upload`."""
+        _copy(path, self._path(key), self._temporary)
+
+    def download(self, key: str, path: Path) -> None:
+        """See `Store.download`."""
+        if not self.exists(key):
+            raise Missing(f"{self.url(key)}: no such object")
+        _copy(self._path(key), path, self._temporary)
+
+    def url(self, key: str = "") -> str:
+        """See `Store.url`."""
+        return self._path(key).absolute().as_uri()
+
+    @staticmethod
+    @contextmanager
+    def _temporary(path: Path) -> Iterator[Path]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".part-", dir=path.parent)
+        os.close(handle)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path, temporary_for: Any) -> None:
+    with temporary_for(target) as temporary:
+        with source.open("rb") as reader, temporary.open("wb") as writer:
+            while block := reader.read(1 << 20):
+                writer.write(block)
+        temporary.replace(target)
+
+
+class S3Store(Store):
+    """A prefix in a bucket, through boto3. Endpoint, region and credentials are found as boto3 finds them."""
+
+    CONNECT_TIMEOUT_S = 5
+    READ_TIMEOUT_S = 30
+    ATTEMPTS = 3
+
+    def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
+        self.bucket = bucket
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self.client = client or self._connect()
+
+    @classmethod
+    def _connect(cls) -> S3Client:
+        import boto3  # noqa: PLC0415  a worker that keeps its files in a folder never pays for this import
+        from botocore.config import Config  # noqa: PLC0415
+
+        config = Config(
+            connect_timeout=cls.CONNECT_TIMEOUT_S,
+            read_timeout=cls.READ_TIMEOUT_S,
+            retries={"mode": "standard", "max_attempts": cls.ATTEMPTS},
+        )
+        return boto3.client("s3", config=config)
+
+    def get(self, key: str) -> bytes:
+        """See `Store.get`."""
+        with self._translated(key):
+            return self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)["Body"].read()
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """See `Store.put`."""
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if if_absent else {}
+        try:
+            with self._translated(key):
+                self.client.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=data, **condition)
+        except _Refused:
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> list[Entry]:
+        """See `Store.list`."""
+        entries = []
+        with self._translated(prefix):
+            pages = self.client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix
+            )
+            for page in pages:
+                for item in page.get("Contents", []):
+                    key = item["Key"].removeprefix(self.prefix)
+                    entries.append(Entry(key, item["Size"], item["ETag"].strip('"')))
+        return entries
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        try:
+            with self._translated(key):
+                self.client.head_object(Bucket=self.bucket, Key=self.prefix + key)
+        except Missing:
+            return False
+        return True
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        with self._translated(key):
+            self.client.delete_object(Bucket=self.bucket, Key=self.prefix + key)
+
+    def upload(self, path: Path, key: str) -> None:
+        """See `Store.upload`."""
+        with self._translated(key):
+            self.client.upload_file(str(path), self.bucket, self.prefix + key)
+
+    def download(self, key: str, path: Path) -> None:
+        """See `Store.download`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._translated(key):
+            self.client.download_file(self.bucket, self.prefix + key, str(path))
+
+    def url(self, key: str = "") -> str:
+        """See `Store.url`."""
+        return f"s3://{self.bucket}/{self.prefix}{key}".rstrip("/")
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        """Turn botocore's exceptions into ours, with the address of what was asked for."""
+        from boto3.exceptions import Boto3Error  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        try:
+            yield
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if code in {"NoSuchKey", "404", "NotFound"}:
+                raise Missing(f"{self.url(key)}: no such object") from None
+            if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
+                raise _Refused(f"{self.url(key)}: exists already") from None
+            kind = Unavailable if status >= 500 or code in {"SlowDown", "RequestTimeout"} else StoreError
+            raise kind(f"{self.url(key)}: {code}: {error}") from error
+        except (BotoCoreError, Boto3Error, OSError) as error:
+            raise Unavailable(f"{self.url(key)}: {error}") from error
+
+
+class _Refused(StoreError):
+    """A conditional write found an object there."""
+
+
+def open_store(url: str | Path) -> Store:
+    """The store at `url`: `s3://bucket/prefix`, `file:///folder` or a folder's path. Raises `ValueError` for others."""
+    parts = urlparse(str(url))
+    if parts.scheme == "s3":
+        return S3Store(parts.netloc, parts.path)
+    if parts.scheme == "file":
+        return FileStore(Path(unquote(parts.path)))
+    if parts.scheme == "":
+        return FileStore(Path(url))
+    raise ValueError(f"{url}: not a store: use s3://bucket/prefix, file:///folder or a folder's path")
+
+
+def sha256_file(path: Path) -> str:
+    """The SHA-256 of a file's content, in hex, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
