@@ -11,6 +11,3 @@ STAGE_FAILED = 70
 
 STEP_FAILED = {"identify": 71, "storage": 72, "fabric": 73, "health": 74, "peers": 76, "launch": 77}
 """A required boot step failed; one code a step, so that a console log alone says which."""
-
-RUN_FAILED = 78
-"""The run itself ended as failed; its outcome record says why."""

@@ -4,13 +4,20 @@ Below the bucket: `bundles/`, `datasets/<name>/`, `runs/<run>/`. The functions w
 keys relative to the run's own prefix, which is what agents and trainers open as their store.
 """
 
-MEMBERS = "members/"
-GENERATIONS = "generations/"
+CONTROL = "control/"
+"""What agents agree through; one listing of it a second tells a node all that has changed."""
+
+MEMBERS = f"{CONTROL}members/"
+GENERATIONS = f"{CONTROL}generations/"
+OUTCOME = f"{CONTROL}outcome.json"
 CHECKPOINTS = "checkpoints/"
 METRICS = "metrics/"
 LOGS = "logs/"
 BOOT = "boot/"
-OUTCOME = "outcome.json"
+
+
+FLEET = "fleet.json"
+"""Sizes of the fleet (`min`, `desired`, `max`), at the bucket's root; written by whoever declares the cluster."""
 
 
 def run_prefix(run: str) -> str:
@@ -53,9 +60,9 @@ def metrics_chunk(generation: int, chunk: int) -> str:
     return f"{METRICS}{generation:06d}/{chunk:06d}.jsonl"
 
 
-def log_chunk(node: str, generation: int, stream: str, chunk: int) -> str:
-    """A piece of a log: `stream` is `agent` or `rank<N>`."""
-    return f"{LOGS}{node}/{generation:06d}-{stream}/{chunk:06d}.log"
+def log_chunk(node: str, stream: str, chunk: int) -> str:
+    """A piece of a node's log: `stream` is `agent`, or `<generation>-rank<N>`."""
+    return f"{LOGS}{node}/{stream}/{chunk:06d}.log"
 
 
 def checkpoint(step: int) -> str:

@@ -172,8 +172,8 @@ def _copy(source: Path, target: Path, temporary_for: Any) -> None:
 class S3Store(Store):
     """A prefix in a bucket, through boto3. Endpoint, region and credentials are found as boto3 finds them."""
 
-    CONNECT_TIMEOUT_S = 5
-    READ_TIMEOUT_S = 30
+    CONNECT_TIMEOUT_S = 3
+    READ_TIMEOUT_S = 10
     ATTEMPTS = 3
 
     def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:

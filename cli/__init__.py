@@ -1,0 +1,1 @@
+"""The `trainwright` command: thin verbs over the layers below."""

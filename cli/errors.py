@@ -1,0 +1,15 @@
+"""What the command says when it can't do what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from components.findings import Finding
+
+
+class Refused(Exception):
+    """Ends the command with exit code 1: one clear line, and one more for each finding. Never a traceback."""
+
+    def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join([message, *(f"  {finding}" for finding in findings)]))

@@ -1,0 +1,138 @@
+"""What a run's prefix says: its nodes, generations, metrics, checkpoints and outcome, read a little at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainer import layout
+from trainer.node.membership import Outcome
+from trainer.node.peers import Card, Generation
+from trainer.store import Entry, Store
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step, as rank 0 told it. Times in seconds since 1970; see `trainer/train/metrics.py`."""
+
+    time: float
+    step: int
+    steps: int
+    loss: float
+    tokens: int
+    tokens_per_second: float
+    step_ms: float
+    generation: int
+    world: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that rank 0 told beside its steps: start, resume, checkpoint, drain, done."""
+
+    time: float
+    event: str
+    step: int
+    generation: int
+    world: int
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One node's boot report: `steps` holds step, status, seconds and detail of each."""
+
+    node: str
+    started: float
+    steps: list[dict[str, Any]]
+
+    @property
+    def failure(self) -> str | None:
+        """The step that ended the boot and its reason, if one did."""
+        for step in self.steps:
+            if step["status"] == "failed":
+                return f"{step['step']}: {step['detail']}"
+        return None
+
+
+@dataclass
+class History:
+    """A run as its prefix tells it. `refresh` reads what has changed since the last time."""
+
+    store: Store
+    run: str
+    cards: dict[str, Card] = field(default_factory=dict)
+    beats: dict[str, str] = field(default_factory=dict)
+    generations: dict[int, Generation] = field(default_factory=dict)
+    boots: dict[str, Boot] = field(default_factory=dict)
+    checkpoints: list[int] = field(default_factory=list)
+    outcome: Outcome | None = None
+    _chunks: dict[str, list[Step | Event]] = field(default_factory=dict)
+    _etags: dict[str, str] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Read what is new. Raises `StoreError`."""
+        for entry in self._changed(layout.CONTROL):
+            key = entry.key
+            if key.endswith("/beat"):
+                self.beats[key.split("/")[-2]] = entry.etag
+            elif key == layout.OUTCOME:
+                self.outcome = Outcome(**json.loads(self.store.get(key)))
+            elif key.startswith(layout.GENERATIONS):
+                self.generations[layout.generation_number(key)] = Generation.parse(self.store.get(key))
+            else:
+                card = Card.parse(self.store.get(key))
+                self.cards[card.node] = card
+        for entry in self._changed(layout.BOOT):
+            boot = Boot(**json.loads(self.store.get(entry.key)))
+            self.boots[boot.node] = boot
+        for entry in self._changed(layout.METRICS):
+            self._chunks[entry.key] = list(_parse(self.store.get(entry.key)))
+        manifests = (entry for entry in self.store.list(layout.CHECKPOINTS) if entry.key.endswith("/manifest.json"))
+        self.checkpoints = sorted(int(entry.key.split("/")[-2].removeprefix("step-")) for entry in manifests)
+
+    @property
+    def generation(self) -> Generation | None:
+        """The newest."""
+        return self.generations[max(self.generations)] if self.generations else None
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that count, in order: one that was done again after a fault counts as it was last done."""
+        last = {item.step: item for item in self._items() if isinstance(item, Step)}
+        return [last[step] for step in sorted(last)]
+
+    @property
+    def events(self) -> list[Event]:
+        """All events, in the order in which they were told."""
+        return [item for item in self._items() if isinstance(item, Event)]
+
+    @property
+    def repeated(self) -> int:
+        """Steps that were done again, because what followed the last checkpoint was lost."""
+        return sum(isinstance(item, Step) for item in self._items()) - len(self.steps)
+
+    def _items(self) -> Iterator[Step | Event]:
+        for key in sorted(self._chunks):
+            yield from self._chunks[key]
+
+    def _changed(self, prefix: str) -> Iterator[Entry]:
+        for entry in self.store.list(prefix):
+            if self._etags.get(entry.key) != entry.etag:
+                yield entry
+                self._etags[entry.key] = entry.etag
+
+
+def _parse(content: bytes) -> Iterator[Step | Event]:
+    for line in content.splitlines():
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue  # the line that was being written when the chunk was cut
+        if "event" in values:
+            known = {name: values.pop(name) for name in ("time", "event", "step", "generation", "world")}
+            yield Event(**known, details=values)
+        else:
+            yield Step(**{name: values[name] for name in Step.__dataclass_fields__})

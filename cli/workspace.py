@@ -1,0 +1,138 @@
+"""Where things are: the checkout, its stacks' files, its local folder, and the environment that `pulumi` runs in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.errors import Refused
+from components.checks import review
+from components.findings import Finding, Invalid, nearest
+from components.plan import Plan
+from components.spec import parse
+from emulator import cloud
+from tools import environment, pulumi_cli
+from trainer import layout
+from trainer.store import Store, open_store
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+NAMESPACE = "trainwright:"
+LOCAL = "local"
+"""Stacks whose names start with this one live on the embedded cloud."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One stack of this checkout."""
+
+    stack: str
+
+    @property
+    def home(self) -> Path:
+        """The folder that holds everything local: state, embedded cloud, reports."""
+        return Path(os.environ.get("TRAINWRIGHT_HOME") or REPOSITORY / ".local").absolute()
+
+    @property
+    def local(self) -> bool:
+        """Whether the stack lives on the embedded cloud."""
+        return self.stack.startswith(LOCAL)
+
+    @property
+    def file(self) -> Path:
+        """The stack's file. Raises `Refused` where there is none."""
+        folder = REPOSITORY / "stacks"
+        path = folder / f"Pulumi.{self.stack}.yaml"
+        if not path.is_file():
+            known = [file.name.split(".")[1] for file in folder.glob("Pulumi.*.yaml")]
+            raise Refused(f"there is no stack '{self.stack}': no such file as {path.relative_to(REPOSITORY)}. "
+                          f"{nearest(self.stack, known)}")
+        return path
+
+    def plan(self) -> tuple[Plan, list[Finding]]:
+        """The stack's plan and the warnings about it. Raises `Refused` with all that is wrong with its file."""
+        values = stack_values(self.file)
+        try:
+            return review(self.stack, parse(values))
+        except Invalid as invalid:
+            raise Refused(f"{self.file.relative_to(REPOSITORY)}:", invalid.findings) from None
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """The variables under which `pulumi` and the clouds' clients work, on the embedded cloud for a local stack."""
+        found = environment.environment(self.home, pulumi_cli.find(), REPOSITORY)
+        return {**found, **self.cloud_environment(start=True)}
+
+    def cloud_environment(self, *, start: bool = False) -> dict[str, str]:
+        """What leads clients to the embedded cloud; nothing for a stack that lives elsewhere."""
+        if not self.local:
+            return {}
+        if start:
+            environment.make_folders(self.home)
+            running, _ = cloud.start(self.home)
+        else:
+            found = cloud.find(self.home)
+            if found is None:
+                raise Refused("the embedded cloud is not running. Start it, with the cluster, by `make up`")
+            running = found
+        return cloud.client_environment(running)
+
+    def pulumi(self, *arguments: str, capture: bool = False) -> str:
+        """Run the Pulumi CLI on the stack; its output, if captured. Raises `Refused` where it fails."""
+        command = ["pulumi", *arguments, "--stack", self.stack]
+        variables = {**os.environ, **self.environment}
+        done = subprocess.run(command, cwd=REPOSITORY, env=variables, check=False, text=True, capture_output=capture)
+        if done.returncode:
+            said = f": {done.stderr.strip()}" if capture else ""
+            raise Refused(f"`pulumi {' '.join(arguments)}` ended with {done.returncode}{said}")
+        return done.stdout if capture else ""
+
+    def outputs(self) -> Mapping[str, Any]:
+        """The stack's outputs. Raises `Refused` where it is not up."""
+        outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", capture=True))
+        if "bucket" not in outputs:
+            raise Refused(f"stack '{self.stack}' is not up. Bring it up with `trainwright up --stack {self.stack}`")
+        return outputs
+
+    def bucket(self) -> Store:
+        """The cluster's bucket, with the caller's own credentials for a real cloud."""
+        return self.open(str(self.outputs()["bucket"]))
+
+    def run(self) -> tuple[str, Store]:
+        """The id of the stack's run, and the run's prefix in the bucket."""
+        outputs = self.outputs()
+        return outputs["run"], self.open(str(outputs["bucket"]), layout.run_prefix(outputs["run"]))
+
+    def open(self, bucket: str, prefix: str = "") -> Store:
+        """A prefix in a bucket of the stack's cloud and region."""
+        os.environ.update(self.cloud_environment())
+        os.environ["AWS_DEFAULT_REGION"] = str(stack_values(self.file).get("region", ""))
+        return open_store(f"s3://{bucket}/{prefix}")
+
+
+def stack_values(path: Path) -> dict[str, Any]:
+    """The values of a stack's file, without their namespace. Raises `Refused` where it can't be read."""
+    name = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else str(name)
+        raise Refused(f"{where}: not valid YAML: {error.problem}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Refused(f"{name}: {error}") from None
+    config = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(config, dict):
+        raise Refused(f"{name}: has no mapping 'config'. Start it with `config:` and put `{NAMESPACE}region:` below")
+    return {key.removeprefix(NAMESPACE): value for key, value in _strings(config) if key.startswith(NAMESPACE)}
+
+
+def _strings(config: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
+    return ((str(key), value) for key, value in config.items())

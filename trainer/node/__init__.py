@@ -1,0 +1,1 @@
+"""The node's agent: named steps at each boot, then the workers of one generation after another."""

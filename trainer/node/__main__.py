@@ -1,0 +1,38 @@
+"""The agent's process: `python -m trainer.node CONFIG`, where CONFIG is the file that user-data wrote."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from trainer import exits
+from trainer.metadata import Ec2Metadata
+from trainer.node.agent import Agent
+from trainer.node.config import NodeConfig, Paths
+
+
+def main(arguments: list[str]) -> int:
+    """Run the agent, its output in its log as well as on the console."""
+    try:
+        config = NodeConfig.read(Path(arguments[0]))
+    except (IndexError, OSError, ValueError, KeyError) as error:
+        print(f"agent: no usable configuration: {type(error).__name__}: {error}", file=sys.stderr)
+        return exits.STEP_FAILED["identify"]
+    paths = Paths.here()
+    paths.logs.mkdir(parents=True, exist_ok=True)
+    _redirect(paths.logs / "agent.log")
+    os.environ.setdefault("AWS_DEFAULT_REGION", config.region)
+    return Agent(config, paths, Ec2Metadata()).run()
+
+
+def _redirect(path: Path) -> None:
+    """Send output, from here on, to the file that is shipped."""
+    print(f"agent: its log is {path}", flush=True)
+    log = path.open("a", buffering=1)
+    os.dup2(log.fileno(), sys.stdout.fileno())
+    os.dup2(log.fileno(), sys.stderr.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+"""A node's way through the generations of a run: look, tell, turn, until the run has an outcome or the node has left.
+
+Nothing here blocks for longer than one exchange with the store: a node that stops beating while its workers save would
+be taken for dead.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainer import layout
+from trainer.metadata import Ec2Metadata
+from trainer.node.membership import Membership, Outcome
+from trainer.node.peers import DRAINING, READY, End, Ended, Form, Generation, Wait, decide
+from trainer.node.shipping import Shipper
+from trainer.node.workers import GRACE_S, Job, Workers, log_path, metrics_path
+from trainer.store import StoreError
+
+FORMING_S = 0.5
+STEADY_S = 1.0
+"""Seconds between looks at the run: before the first generation, and after."""
+
+NOTICE_S = 5.0
+"""Seconds between looks for a notice, as AWS asks (EC2 user guide, "Spot Instance interruption notices")."""
+
+TICK_S = 0.05
+
+
+@dataclass
+class Generations:
+    """One agent's part in a run, from its first generation on. Setting `leaving` makes it drain and end."""
+
+    membership: Membership
+    metadata: Ec2Metadata
+    job: Job
+    shipper: Shipper
+    leaving: bool = False
+    workers: Workers | None = None
+    _adopted: int = 0
+    _turn_by: float | None = None
+    _told: Ended | None = None
+    _notice_due: float = 0.0
+    _said: str = ""
+
+    def first(self) -> tuple[None, str]:
+        """Wait for the first generation that has this node, or for the run's outcome."""
+        while self._rank() is None and self.membership.outcome is None:
+            self._look()
+            time.sleep(FORMING_S)
+        generation = self.membership.generation
+        if generation is None or self._rank() is None:
+            return None, "the run has ended"
+        return None, f"generation {generation.number}: node {self._rank()} of {len(generation.members)}"
+
+    def launch(self) -> tuple[None, str]:
+        """Start the first workers."""
+        self._turn()
+        ranks = sorted(self.workers.processes) if self.workers else []
+        return None, f"ranks {ranks} started"
+
+    def follow(self) -> Outcome | None:
+        """Take part until the end. Returns the run's outcome, or None where this node left before it."""
+        look_due = 0.0
+        leave_by: float | None = None
+        while self.membership.outcome is None:
+            if self._tell():
+                look_due = 0.0  # every second until the others know is a second of idle GPUs
+            if self.leaving and leave_by is None:
+                leave_by = time.monotonic() + GRACE_S
+                self._drain("asked to leave")
+                look_due = 0.0
+            if time.monotonic() >= look_due:
+                self._look()
+                look_due = time.monotonic() + STEADY_S
+            if leave_by is None:
+                self._turn()
+                self._watch_for_notice()
+            elif not (self.workers and self.workers.running) or time.monotonic() >= leave_by:
+                self._tell()
+                self._look()
+                return self.membership.outcome
+            time.sleep(TICK_S)
+        return self.membership.outcome
+
+    def stop(self) -> None:
+        """End what runs."""
+        if self.workers:
+            self.workers.stop()
+
+    def _rank(self) -> int | None:
+        generation, card = self.membership.generation, self.membership.card
+        return generation.rank_of(card.node, card.incarnation) if generation else None
+
+    def _tell(self) -> bool:
+        """Put on the card how the workers ended, once."""
+        ended = self.workers.poll() if self.workers else None
+        if ended is None or ended == self._told:
+            return False
+        self._print(
+            f"workers {ended.how} in generation {ended.generation}{f': {ended.reason}' if ended.reason else ''}"
+        )
+        self.membership.say(ended=ended)
+        self._told = ended
+        return True
+
+    def _look(self) -> None:
+        """One look at the run, and what follows from it where this node leads."""
+        try:
+            self.membership.sync()
+            if self.membership.outcome:
+                return
+            view = self.membership.view()
+            match decide(view):
+                case Form() as form:
+                    self.membership.form(form, _free_port(self.membership.card.address), view.step)
+                    self.membership.sync()
+                case End(succeeded, reason):
+                    self.membership.end(succeeded=succeeded, reason=reason)
+                    self.membership.sync()
+                case Wait(reason):
+                    self._say(reason)
+        except StoreError as error:
+            self._say(f"can't look at the run: {error}")
+
+    def _turn(self) -> None:
+        """Bring the workers to the newest generation: end the old ones, in grace where they can save, start the new."""
+        generation = self.membership.generation
+        if generation is None or generation.number == self._adopted:
+            return
+        if self.workers and self.workers.running:
+            if self._turn_by is None:
+                self._turn_by = time.monotonic() + (GRACE_S if generation.graceful else 0)
+                if generation.graceful:
+                    self.workers.drain()
+            if time.monotonic() < self._turn_by:
+                return
+            self.workers.stop()
+        self._turn_by, self._adopted, self.workers = None, generation.number, None
+        rank = self._rank()
+        if rank is None:
+            self._print(f"generation {generation.number} goes without this node: {generation.why}")
+            return
+        self.workers = Workers.start(self.job, generation, rank)
+        self._ship(generation)
+        self._print(
+            f"generation {generation.number} ({generation.why}): node {rank} of {len(generation.members)}, "
+            f"ranks {sorted(self.workers.processes)} of {generation.world}"
+        )
+
+    def _watch_for_notice(self) -> None:
+        """On notice that the node will be taken away: have all ranks save the same step, and stay out of the next."""
+        if time.monotonic() < self._notice_due or self.membership.card.state != READY:
+            return
+        self._notice_due = time.monotonic() + NOTICE_S
+        try:
+            when = self.metadata.interruption()
+        except (OSError, ValueError, KeyError) as error:
+            self._say(f"the metadata service gives no answer on interruptions: {error}")
+            return
+        if when:
+            self._drain(f"the cloud takes this node away at {when}")
+
+    def _drain(self, why: str) -> None:
+        self._print(f"draining: {why}")
+        self.membership.say(state=DRAINING)
+        if self.workers:
+            self.workers.drain()
+
+    def _ship(self, generation: Generation) -> None:
+        assert self.workers is not None
+        node, logs = self.membership.card.node, self.job.logs
+        for rank in self.workers.processes:
+            stream = f"{generation.number:06d}-rank{rank}"
+            self.shipper.add(log_path(logs, generation.number, rank), _log_key(node, stream))
+        if 0 in self.workers.processes:
+            number = generation.number
+            self.shipper.add(metrics_path(logs, number), lambda chunk: layout.metrics_chunk(number, chunk))
+
+    def _say(self, what: str) -> None:
+        if what and what != self._said:
+            self._print(what)
+        self._said = what
+
+    @staticmethod
+    def _print(what: str) -> None:
+        print(f"agent: {what}", flush=True)
+
+
+def _log_key(node: str, stream: str) -> Callable[[int], str]:
+    return lambda chunk: layout.log_chunk(node, stream, chunk)
+
+
+def _free_port(address: str) -> int:
+    """A port that is free now, at the address where the workers will meet."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+    return port

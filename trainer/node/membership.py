@@ -1,0 +1,150 @@
+"""Heartbeats and records in the run's prefix: what a node tells the others, and what it sees of them.
+
+A peer is alive while its beat changes, as timed by this node's own monotonic clock; wall clocks are never compared
+(torch's own rendezvous evicts live nodes whose clocks differ by 15 s). Time in which the store can't be read counts
+for nobody: a node that sees nothing declares no one dead.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from trainer import layout
+from trainer.node.peers import Card, Ended, Form, Generation, View
+from trainer.store import Missing, Store, Unavailable
+
+DEAD_AFTER_S = 6.0
+"""Observed seconds without a new beat after which a peer counts as lost: six beats."""
+
+LONGEST_GAP_S = 2.0
+"""Most that one look may add to observed time, so that a pause of this node's own is not held against its peers."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    succeeded: bool
+    reason: str
+    ended: float
+
+
+@dataclass
+class Membership:
+    """This node's part in a run. `sync` is the one call that talks to the store."""
+
+    store: Store
+    fleet: Store
+    card: Card
+    clock: Callable[[], float] = time.monotonic
+    generation: Generation | None = None
+    outcome: Outcome | None = None
+    _cards: dict[str, Card] = field(default_factory=dict)
+    _etags: dict[str, str] = field(default_factory=dict)
+    _beats: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _counter: int = 0
+    _observed: float = 0.0
+    _looked: float | None = None
+    _published: Card | None = None
+    _first_look: float | None = None
+    _newcomers: tuple[frozenset[str], float] = (frozenset(), 0.0)
+    _sizes: tuple[int, int] = (1, 1)
+
+    def say(self, *, state: str | None = None, ended: Ended | None = None) -> None:
+        """Change what this node's card says, from the next `sync` on."""
+        self.card = replace(self.card, state=state or self.card.state, ended=ended or self.card.ended)
+
+    def sync(self) -> None:
+        """Beat, then look: one write and one listing, and a read for each thing that changed. Raises `StoreError`."""
+        if self._published != self.card:
+            self.store.put(layout.card(self.card.node), self.card.json())
+            self._published = self.card
+        self._counter += 1
+        self.store.put(layout.beat(self.card.node), f"{self.card.incarnation} {self._counter}".encode())
+        entries = {entry.key: entry.etag for entry in self.store.list(layout.CONTROL)}
+        self._advance_clock()
+        for key, etag in entries.items():
+            if key.endswith("/beat"):
+                self._note_beat(key.removeprefix(layout.MEMBERS).removesuffix("/beat"), etag)
+            elif key.endswith("/card.json") and self._etags.get(key) != etag:
+                card = Card.parse(self.store.get(key))
+                self._cards[card.node], self._etags[key] = card, etag
+        self._cards[self.card.node] = self.card
+        numbers = [layout.generation_number(key) for key in entries if key.startswith(layout.GENERATIONS)]
+        if numbers and (self.generation is None or max(numbers) > self.generation.number):
+            self.generation = Generation.parse(self.store.get(layout.generation(max(numbers))))
+        if layout.OUTCOME in entries:
+            self.read_outcome()
+
+    def read_outcome(self) -> None:
+        """Look whether the run has ended, without showing this node to the others. Raises `StoreError`."""
+        try:
+            self.outcome = Outcome(**json.loads(self.store.get(layout.OUTCOME)))
+        except Missing:
+            self.outcome = None
+
+    def view(self) -> View:
+        """What this node sees as of the last `sync`."""
+        if self.generation is None:
+            self._read_sizes()
+        least, desired = self._sizes
+        now = self._observed
+        alive = {node for node, (_, advanced) in self._beats.items() if now - advanced <= DEAD_AFTER_S}
+        view = View(
+            me=self.card.node,
+            cards=dict(self._cards),
+            alive=frozenset(alive | {self.card.node}),
+            least=least,
+            desired=desired,
+            current=self.generation,
+            waited_s=now - (self._first_look or 0.0),
+            joined_s=0.0,
+            step=0,
+        )
+        if view.newcomers != self._newcomers[0]:
+            self._newcomers = (view.newcomers, now)
+        step = newest_checkpoint(self.store) if self.generation and view.leads else 0
+        return replace(view, joined_s=now - self._newcomers[1], step=step)
+
+    def form(self, form: Form, port: int, step: int) -> None:
+        """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""
+        number = self.generation.number + 1 if self.generation else 1
+        record = Generation(number, form.members, port, form.why, form.graceful, step, form.fruitless)
+        self.store.put(layout.generation(number), record.json(), if_absent=True)
+
+    def end(self, *, succeeded: bool, reason: str) -> None:
+        """Write the run's outcome, unless it has one."""
+        content = json.dumps({"succeeded": succeeded, "reason": reason, "ended": time.time()}).encode()
+        self.store.put(layout.OUTCOME, content, if_absent=True)
+
+    def _advance_clock(self) -> None:
+        now = self.clock()
+        if self._looked is not None:
+            self._observed += min(now - self._looked, LONGEST_GAP_S)
+        self._looked = now
+        if self._first_look is None:
+            self._first_look = self._observed
+
+    def _note_beat(self, node: str, etag: str) -> None:
+        """A beat seen for the first time may be a dead node's last: only a change shows life."""
+        seen = self._beats.get(node)
+        if seen is None:
+            self._beats[node] = (etag, -DEAD_AFTER_S - 1)
+        elif seen[0] != etag:
+            self._beats[node] = (etag, self._observed)
+
+    def _read_sizes(self) -> None:
+        try:
+            sizes = json.loads(self.fleet.get(layout.FLEET))
+        except (Missing, Unavailable):
+            return
+        self._sizes = (sizes["min"], sizes["desired"])
+
+
+def newest_checkpoint(store: Store) -> int:
+    """The step of the newest checkpoint that counts (has its manifest), 0 without one."""
+    names = [entry.key for entry in store.list(layout.CHECKPOINTS) if entry.key.endswith("/manifest.json")]
+    return max((int(name.split("/")[-2].removeprefix("step-")) for name in names), default=0)

@@ -1,0 +1,232 @@
+"""Who trains together: generations, and the rules by which the leader forms the next one. Pure; no clocks, no store.
+
+A generation is one membership of a run. The leader, the oldest live node that is ready, decides when a next one is
+due; the others adopt it. Liveness, and how long things have been so, is the observer's business (`membership`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+READY = "ready"
+DRAINING = "draining"
+
+DONE = "done"
+DRAINED = "drained"
+FAILED = "failed"
+
+FRUITLESS_LIMIT = 3
+"""Generations in a row that may fail without a new checkpoint, before the run is given up."""
+
+QUORUM_WAIT_S = 60.0
+"""How long the first generation waits for all desired nodes, once there are enough to train."""
+
+JOIN_SETTLE_S = 2.0
+"""How long a newcomer is watched before the others stop for it: several often come at once."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a node's workers ended in one generation: done, drained or failed."""
+
+    generation: int
+    how: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a node says of itself. `incarnation` is new with each start of its agent."""
+
+    node: str
+    address: str
+    launched: str
+    incarnation: str
+    workers: int
+    state: str = READY
+    ended: Ended | None = None
+
+    @property
+    def seniority(self) -> tuple[str, str]:
+        """Orders nodes: the smallest leads."""
+        return (self.launched, self.node)
+
+    def json(self) -> bytes:
+        """The card as it is stored."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Card:
+        """The inverse of `json`."""
+        values = json.loads(content)
+        ended = values.pop("ended")
+        return cls(**values, ended=Ended(**ended) if ended else None)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node's place in a generation; its position is its node rank."""
+
+    node: str
+    address: str
+    incarnation: str
+    workers: int
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One membership. `step` is the newest checkpoint when it was formed; `fruitless` counts failures without one."""
+
+    number: int
+    members: tuple[Member, ...]
+    port: int
+    why: str
+    graceful: bool
+    step: int
+    fruitless: int = 0
+
+    @property
+    def address(self) -> str:
+        """Where the workers meet: the first member's address."""
+        return self.members[0].address
+
+    @property
+    def world(self) -> int:
+        """Workers in all."""
+        return sum(member.workers for member in self.members)
+
+    def rank_of(self, node: str, incarnation: str) -> int | None:
+        """The node's rank, or None where this agent is no member."""
+        for rank, member in enumerate(self.members):
+            if (member.node, member.incarnation) == (node, incarnation):
+                return rank
+        return None
+
+    def json(self) -> bytes:
+        """The record as it is stored."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Generation:
+        """The inverse of `json`."""
+        values = json.loads(content)
+        return cls(**{**values, "members": tuple(Member(**member) for member in values["members"])})
+
+
+@dataclass(frozen=True)
+class View:
+    """What one node sees. `waited_s`: since it could first have led; `joined_s`: since newcomers last changed."""
+
+    me: str
+    cards: Mapping[str, Card]
+    alive: frozenset[str]
+    least: int
+    desired: int
+    current: Generation | None
+    waited_s: float
+    joined_s: float
+    step: int
+
+    @property
+    def ready(self) -> list[Card]:
+        """Live nodes that take part, in rank order."""
+        ready = (card for node, card in self.cards.items() if node in self.alive and card.state == READY)
+        return sorted(ready, key=lambda card: card.seniority)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node is the one that decides: the oldest that is live and ready."""
+        ready = self.ready
+        return bool(ready) and ready[0].node == self.me
+
+    @property
+    def newcomers(self) -> frozenset[str]:
+        """Ready nodes that the current generation doesn't have."""
+        members = {member.node for member in self.current.members} if self.current else set()
+        return frozenset(card.node for card in self.ready) - members
+
+
+@dataclass(frozen=True)
+class Form:
+    """Form a generation of all that are ready. `graceful`: the old one's workers are given time to save."""
+
+    members: tuple[Member, ...]
+    why: str
+    graceful: bool
+    fruitless: int = 0
+
+
+@dataclass(frozen=True)
+class End:
+    """End the run."""
+
+    succeeded: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do; `reason` says what is waited for, empty where all is well or another node leads."""
+
+    reason: str = ""
+
+
+def decide(view: View) -> Form | End | Wait:
+    """What this node should do now."""
+    if not view.leads:
+        return Wait()
+    ready = view.ready
+    if view.current is None:
+        if len(ready) >= view.desired or (len(ready) >= view.least and view.waited_s >= QUORUM_WAIT_S):
+            return Form(_members(ready), "first", graceful=False)
+        return Wait(f"{len(ready)} of {view.desired} nodes are ready")
+    return _next(view, view.current, ready)
+
+
+def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wait:
+    ended = {
+        member.node: card.ended
+        for member in current.members
+        if (card := view.cards.get(member.node)) and card.ended and card.ended.generation == current.number
+    }
+    if len(ended) == len(current.members) and all(end.how == DONE for end in ended.values()):
+        return End(succeeded=True, reason="every worker ended well")
+    failed = {node: end.reason for node, end in ended.items() if end.how == FAILED}
+    lost = [member.node for member in current.members if not _present(view, member)]
+    drained = [
+        member.node
+        for member in current.members
+        if (member.node in ended and ended[member.node].how == DRAINED) or _draining(view, member.node)
+    ]
+    if failed or lost:
+        fruitless = 0 if view.step > current.step else current.fruitless + 1
+        reasons = [f"{node}: {reason}" for node, reason in failed.items()] or [f"{node}: lost" for node in lost]
+        if fruitless >= FRUITLESS_LIMIT:
+            tale = f"{fruitless} generations in a row ended without a new checkpoint; last: {'; '.join(reasons)}"
+            return End(succeeded=False, reason=tale)
+        why, graceful = "; ".join(reasons), False
+    elif drained:
+        fruitless, why, graceful = 0, f"{', '.join(drained)}: drained", True
+    elif view.newcomers and view.joined_s >= JOIN_SETTLE_S:
+        fruitless, why, graceful = current.fruitless, f"{', '.join(sorted(view.newcomers))}: joined", True
+    else:
+        return Wait()
+    if len(ready) < view.least:
+        return Wait(f"{len(ready)} nodes are ready, {view.least} are needed ({why})")
+    return Form(_members(ready), why, graceful, fruitless)
+
+
+def _present(view: View, member: Member) -> bool:
+    card = view.cards.get(member.node)
+    return member.node in view.alive and card is not None and card.incarnation == member.incarnation
+
+
+def _draining(view: View, node: str) -> bool:
+    card = view.cards.get(node)
+    return card is not None and card.state == DRAINING
+
+
+def _members(ready: list[Card]) -> tuple[Member, ...]:
+    return tuple(Member(card.node, card.address, card.incarnation, card.workers) for card in ready)

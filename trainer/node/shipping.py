@@ -1,0 +1,98 @@
+"""Logs and metrics on their way to the run's prefix: growing files, shipped as numbered chunks.
+
+An object store can't append, so the newest chunk is written anew while it grows and left alone once it is large. A
+reader needs the newest chunk only, and a listing stays short.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.store import Store, StoreError
+
+CHUNK_BYTES = 64 << 10
+SHORTEST_S = 1.0
+LONGEST_S = 10.0
+"""Between looks; grows with the run's age, as nobody watches a week-old run by the second."""
+
+MOST_BYTES_A_LOOK = 16 << 20
+"""So that a worker which prints without end can't keep one look going for ever."""
+
+
+@dataclass
+class Stream:
+    """One file on its way. `key` gives the key of a chunk by its number."""
+
+    path: Path
+    key: Callable[[int], str]
+    chunk: int = 0
+    offset: int = 0
+    pending: bytes = b""
+
+    def ship(self, store: Store) -> None:
+        """Write what has come since the last time. Raises `StoreError`; the next call then tries again."""
+        sent = 0
+        while sent < MOST_BYTES_A_LOOK and (fresh := self._read(CHUNK_BYTES - len(self.pending))):
+            content = self.pending + fresh
+            full = len(content) >= CHUNK_BYTES
+            if full:  # at a line's end, so that a reader never has half a line at the end of a chunk that is done
+                content = content[: content.rfind(b"\n") + 1] or content
+            store.put(self.key(self.chunk), content)
+            self.offset += len(content) - len(self.pending)
+            sent += len(fresh)
+            self.chunk, self.pending = (self.chunk + 1, b"") if full else (self.chunk, content)
+
+    def _read(self, most: int) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                return file.read(most)
+        except FileNotFoundError:
+            return b""
+
+
+@dataclass
+class Shipper:
+    """Ships streams from a thread of its own until closed. Trouble with the store is waited out."""
+
+    store: Store
+    streams: list[Stream] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _started: float = field(default_factory=time.monotonic)
+
+    def add(self, path: Path, key: Callable[[int], str]) -> None:
+        """Ship this file too, from its beginning."""
+        with self._lock:
+            self.streams.append(Stream(path, key))
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._work, name="shipper", daemon=True)
+        self._thread.start()
+
+    def close(self, limit_s: float = 10.0) -> None:
+        """Ship what is left, within a limit of time, and end."""
+        self._closing.set()
+        if self._thread:
+            self._thread.join(limit_s)
+
+    def _work(self) -> None:
+        while not self._closing.wait(min(LONGEST_S, max(SHORTEST_S, (time.monotonic() - self._started) / 60))):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            streams = list(self.streams)
+        for stream in streams:
+            try:
+                stream.ship(self.store)
+            except StoreError as error:
+                print(f"shipping {stream.path.name} waits: {error}", flush=True)
+                return
