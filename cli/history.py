@@ -49,12 +49,36 @@ class Boot:
     steps: list[dict[str, Any]]
 
     @property
+    def failed(self) -> dict[str, Any] | None:
+        """The step that ended the boot, if one did."""
+        return next((step for step in self.steps if step["status"] == "failed"), None)
+
+    @property
     def failure(self) -> str | None:
         """The step that ended the boot and its reason, if one did."""
-        for step in self.steps:
-            if step["status"] == "failed":
-                return f"{step['step']}: {step['detail']}"
-        return None
+        return f"{self.failed['step']}: {self.failed['detail']}" if self.failed else None
+
+    @property
+    def seconds(self) -> float:
+        """What its steps took so far, in all."""
+        return float(sum(step["seconds"] for step in self.steps))
+
+
+@dataclass(frozen=True)
+class Span:
+    """What rank 0 told of one generation: from when to when (seconds since 1970), and which steps."""
+
+    started: float
+    ended: float
+    first: int | None = None
+    last: int | None = None
+
+    def with_item(self, item: Step | Event) -> Span:
+        """The span, grown by one more thing told."""
+        started, ended = min(self.started, item.time), max(self.ended, item.time)
+        if isinstance(item, Event):
+            return Span(started, ended, self.first, self.last)
+        return Span(started, ended, item.step if self.first is None else self.first, item.step)
 
 
 @dataclass
@@ -113,6 +137,24 @@ class History:
     def repeated(self) -> int:
         """Steps that were done again, because what followed the last checkpoint was lost."""
         return sum(isinstance(item, Step) for item in self._items()) - len(self.steps)
+
+    @property
+    def spans(self) -> dict[int, Span]:
+        """When each generation trained. One that told nothing is absent."""
+        spans: dict[int, Span] = {}
+        for item in self._items():
+            spans[item.generation] = spans.get(item.generation, Span(item.time, item.time)).with_item(item)
+        return spans
+
+    @property
+    def booted(self) -> float | None:
+        """When the first node's boot began, in seconds since 1970."""
+        return min((boot.started for boot in self.boots.values()), default=None)
+
+    @property
+    def first_trained(self) -> float | None:
+        """When the first optimizer step was done, in seconds since 1970."""
+        return next((item.time for item in self._items() if isinstance(item, Step)), None)
 
     def _items(self) -> Iterator[Step | Event]:
         for key in sorted(self._chunks):

@@ -19,7 +19,7 @@ from components.findings import Finding, Invalid, nearest
 from components.plan import Plan
 from components.spec import parse
 from emulator import cloud
-from tools import environment, pulumi_cli
+from tools import environment, progress, pulumi_cli
 from trainer import layout
 from trainer.store import Store, open_store
 
@@ -27,6 +27,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 NAMESPACE = "trainwright:"
 LOCAL = "local"
 """Stacks whose names start with this one live on the embedded cloud."""
+
+
+NO_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": ""}
+"""The embedded cloud takes anyone; a user's own credentials are never sent to it."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,10 @@ class Workspace:
         path = folder / f"Pulumi.{self.stack}.yaml"
         if not path.is_file():
             known = [file.name.split(".")[1] for file in folder.glob("Pulumi.*.yaml")]
-            raise Refused(f"there is no stack '{self.stack}': no such file as {path.relative_to(REPOSITORY)}. "
-                          f"{nearest(self.stack, known)}")
+            raise Refused(
+                f"there is no stack '{self.stack}': no such file as {path.relative_to(REPOSITORY)}. "
+                f"{nearest(self.stack, known)}"
+            )
         return path
 
     def plan(self) -> tuple[Plan, list[Finding]]:
@@ -67,22 +73,24 @@ class Workspace:
     @cached_property
     def environment(self) -> dict[str, str]:
         """The variables under which `pulumi` and the clouds' clients work, on the embedded cloud for a local stack."""
-        found = environment.environment(self.home, pulumi_cli.find(), REPOSITORY)
-        return {**found, **self.cloud_environment(start=True)}
+        with progress.on_stderr() as shown:
+            cli = pulumi_cli.find(shown)
+        self.home.mkdir(parents=True, exist_ok=True)
+        clouds = self.cloud_environment(start=True)  # before the folders: a new cloud starts with no state
+        environment.prepare(self.home, cli)
+        return {**environment.environment(self.home, cli, REPOSITORY), **clouds}
 
     def cloud_environment(self, *, start: bool = False) -> dict[str, str]:
         """What leads clients to the embedded cloud; nothing for a stack that lives elsewhere."""
         if not self.local:
             return {}
-        if start:
-            environment.make_folders(self.home)
-            running, _ = cloud.start(self.home)
-        else:
-            found = cloud.find(self.home)
-            if found is None:
-                raise Refused("the embedded cloud is not running. Start it, with the cluster, by `make up`")
-            running = found
-        return cloud.client_environment(running)
+        try:
+            running = cloud.start(self.home)[0] if start else cloud.find(self.home)
+        except cloud.CloudError as error:
+            raise Refused(str(error)) from None
+        if running is None:
+            raise Refused("the embedded cloud is not running. Bring it up, with the cluster, by `make up`")
+        return {"AWS_ENDPOINT_URL": running.endpoint, **NO_CREDENTIALS}
 
     def pulumi(self, *arguments: str, capture: bool = False) -> str:
         """Run the Pulumi CLI on the stack; its output, if captured. Raises `Refused` where it fails."""
@@ -93,6 +101,10 @@ class Workspace:
             said = f": {done.stderr.strip()}" if capture else ""
             raise Refused(f"`pulumi {' '.join(arguments)}` ended with {done.returncode}{said}")
         return done.stdout if capture else ""
+
+    def create(self) -> None:
+        """Make the stack known to the engine, unless it is."""
+        self.pulumi("stack", "select", "--create", capture=True)
 
     def outputs(self) -> Mapping[str, Any]:
         """The stack's outputs. Raises `Refused` where it is not up."""

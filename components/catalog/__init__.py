@@ -36,6 +36,13 @@ class InstanceType:
         return self.accelerators if self.accelerator_kind == "gpu" else 0
 
 
+def clouds() -> list[str]:
+    """The clouds that have a catalog."""
+    return sorted(
+        path.name.removesuffix(".csv") for path in files("components.catalog").iterdir() if path.name.endswith(".csv")
+    )
+
+
 @cache
 def instance_types(cloud: str) -> dict[str, InstanceType]:
     """Every instance type of a cloud, by name."""

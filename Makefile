@@ -1,0 +1,52 @@
+# Everything starts here: `make` lists what there is.
+STACK ?= local
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up down preview test test-all lint bench docs constraints clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make the virtual environment and get the Pulumi CLI (TORCH=no leaves PyTorch to you).
+	@$(BIN)/python -m tools.pulumi_cli
+
+$(READY): constraints.txt pyproject.toml tools/setup.sh
+	@TORCH=$(TORCH) tools/setup.sh $(VENV)
+	@touch $@
+
+up: setup ## Bring the cluster up and follow its run to the end (STACK=local needs no account).
+	@$(BIN)/trainwright up --stack $(STACK)
+
+down: setup ## Destroy the cluster; for STACK=local, end the embedded cloud too.
+	@$(BIN)/trainwright down --stack $(STACK)
+
+preview: setup ## Show what `up` would change, without an account.
+	@eval "$$($(BIN)/trainwright env --stack $(STACK))" && \
+	  pulumi stack select --create $(STACK) >/dev/null && pulumi preview --stack $(STACK)
+
+test: setup ## Run the tests: unit, components, embedded cloud, and the real engine end to end.
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-all: setup ## Run the slow variants too.
+	@$(BIN)/python -m pytest
+
+lint: setup ## ruff, mypy --strict, and the layers' import contracts.
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+bench: setup ## Measure what users wait for, as ratios in one run.
+	@$(BIN)/python -m benchmarks
+
+docs: setup ## Write the generated pages of docs/.
+	@$(BIN)/python -m tools.docs
+
+constraints: ## Resolve constraints.txt anew: names, versions and hashes.
+	@python3 -m venv .local/resolver && .local/resolver/bin/pip install -q "uv>=0.9" && \
+	  .local/resolver/bin/uv pip compile --universal --generate-hashes --all-extras --no-emit-index-url \
+	  --python-version 3.11 --no-annotate --custom-compile-command "make constraints" \
+	  --output-file constraints.txt pyproject.toml
+
+clean: ## Remove the virtual environment and what the tools left. `make down` comes first.
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
