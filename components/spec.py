@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -20,6 +19,36 @@ from components.findings import Finding, Invalid, nearest
 NAME = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 IMAGE = r"^(ami-[0-9a-f]{8}([0-9a-f]{9})?|ssm:/[A-Za-z0-9_./-]+)$"
 REGION = r"^[a-z]{2}(-[a-z]+)+(-[0-9])?$"
+
+REASONS = {
+    "extra_forbidden": "there is no such key",
+    "missing": "is missing",
+    "greater_than": "must be greater than {gt}, not {given}",
+    "greater_than_equal": "must be at least {ge}, not {given}",
+    "less_than": "must be less than {lt}, not {given}",
+    "less_than_equal": "must be at most {le}, not {given}",
+    "too_short": "is empty",
+    "too_long": "has {actual_length} entries, at most {max_length} are possible",
+    "string_too_long": "'{given}' is longer than {max_length} characters",
+    "string_pattern_mismatch": "'{given}' is not of the right form",
+    "literal_error": "'{given}' is not one of {expected}",
+    "value_error": "{error}",
+}
+"""What is wrong, by pydantic's type of error, with what pydantic says of it."""
+
+KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite_number": "a number",
+    "string": "text",
+    "bool": "true or false",
+    "tuple": "a list",
+    "dict": "a mapping",
+}
+"""What pydantic's types of errors begin with, and what the user should have written."""
+
+LONGEST_SHOWN = 60
+"""Characters of a wrong value that a message repeats."""
 
 
 def _private_network(value: str) -> str:
@@ -34,7 +63,7 @@ def _private_network(value: str) -> str:
 class Part(BaseModel):
     """A part of the stack's file: no key beyond those declared, nothing changed after parsing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Network(Part):
@@ -66,7 +95,12 @@ class Nodes(Part):
         description="The image's root device, which is encrypted: /dev/sda1 on Ubuntu, /dev/xvda on Amazon Linux.",
     )
     disk_gb: int = Field(100, ge=8, le=16384, description="Encrypted root disk, GiB.")
-    python: str = Field("python3", pattern=r"^[A-Za-z0-9_./-]+$", description="The image's Python that has PyTorch.")
+    python: str = Field(
+        "python3",
+        pattern=r"^[A-Za-z0-9_./-]+$",
+        max_length=255,
+        description="The image's Python that has PyTorch.",
+    )
     containers: bool = Field(False, description="Workers run in containers: lets instance metadata cross one more hop.")
     refresh: bool = Field(
         True, description="Replace running nodes when what they boot with changes (job, image, type, trainer)."
@@ -83,7 +117,7 @@ class Model(Part):
     """The bundled GPT-style model."""
 
     layers: int = Field(4, ge=1, description="Transformer blocks.")
-    heads: int = Field(4, ge=1, description="Attention heads; divides `width`.")
+    heads: int = Field(4, ge=1, description="Attention heads; twice their number divides `width`.")
     width: int = Field(128, ge=8, description="Embedding width.")
     context: int = Field(128, ge=8, description="Tokens in a sample.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout probability.")
@@ -113,7 +147,7 @@ class Job(Part):
         description="A dataset in the bucket, put there by `trainwright data pack`; named like the run.",
     )
     steps: int = Field(400, ge=1, description="Optimizer steps.")
-    seed: int = Field(1, ge=0, description="Seed of initial weights and of the order of samples.")
+    seed: int = Field(1, ge=0, lt=2**63, description="Seed of initial weights and of the order of samples.")
     batch: int = Field(32, ge=1, description="Samples in an optimizer step, over all workers, however many.")
     micro_batch: int = Field(8, ge=1, description="Most samples in one forward pass of a worker.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
@@ -143,11 +177,15 @@ class Spec(Part):
 def from_config(config: Mapping[str, str], namespace: str = "trainwright") -> dict[str, Any]:
     """A stack's values from Pulumi's own form of them: full keys, and whatever is not a scalar as JSON."""
     prefix = f"{namespace}:"
-    return {
-        key.removeprefix(prefix): json.loads(value) if value[:1] in {"{", "["} else value
-        for key, value in config.items()
-        if key.startswith(prefix)
-    }
+    return {key.removeprefix(prefix): _decoded(value) for key, value in config.items() if key.startswith(prefix)}
+
+
+def _decoded(value: str) -> Any:
+    """A value of Pulumi's configuration; text that only begins like JSON stays text, for `parse` to judge."""
+    try:
+        return json.loads(value) if value[:1] in {"{", "["} else value
+    except ValueError:
+        return value
 
 
 def parse(values: Mapping[str, Any]) -> Spec:
@@ -160,30 +198,25 @@ def parse(values: Mapping[str, Any]) -> Spec:
 
 def _finding(detail: ErrorDetails) -> Finding:
     """One pydantic error as a finding: its path as in the file, its reason in plain words, its fix."""
-    path = ".".join(str(part) for part in detail["loc"]) or "stack"
-    given = detail["input"]
-    match detail["type"]:
-        case "extra_forbidden":
-            return Finding(path, "there is no such key", nearest(str(detail["loc"][-1]), _keys(detail["loc"][:-1])))
-        case "missing":
-            return Finding(path, "is missing", f"{_description(detail['loc'])} Add it to the stack's file")
-        case "greater_than_equal":
-            return Finding(path, f"must be at least {detail['ctx']['ge']}, not {given}")
-        case "less_than_equal":
-            return Finding(path, f"must be at most {detail['ctx']['le']}, not {given}")
-        case "too_short":
-            return Finding(path, "is empty", _description(detail["loc"]))
-        case "string_pattern_mismatch":
-            return Finding(path, f"'{given}' is not of the right form", _description(detail["loc"]))
-        case "literal_error":
-            return Finding(path, f"'{given}' is not one of {detail['ctx']['expected']}")
-        case "value_error":
-            return Finding(path, str(detail["ctx"]["error"]))
-        case "model_type" | "model_attributes_type":
-            return Finding(path, f"must be a mapping with keys such as {', '.join(sorted(_keys(detail['loc']))[:4])}")
-    shown = "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f", not {given!r}"
-    reason = re.sub(r"^Input should be (a |an )?(valid )?", r"must be \1", detail["msg"].split(", unable")[0])
-    return Finding(path, f"{reason}{shown}")
+    location, kind, given = detail["loc"], detail["type"], detail["input"]
+    path = ".".join(str(part) for part in location if part != "[key]") or "stack"
+    if kind in REASONS:
+        reason = REASONS[kind].format(given=_shortened(str(given)), **detail.get("ctx", {}))
+    elif kind in {"model_type", "model_attributes_type"}:
+        reason = f"must be a mapping with keys such as {', '.join(sorted(_keys(location))[:4])}"
+    else:
+        wanted = next((words for start, words in KINDS.items() if kind.startswith(start)), detail["msg"])
+        reason = f"must be {wanted}, not {_shortened(repr(given))}"
+    fix = ""
+    if kind == "extra_forbidden":
+        fix = nearest(str(location[-1]), _keys(location[:-1]))
+    elif kind in {"missing", "too_short", "string_pattern_mismatch"}:
+        fix = _description(location)
+    return Finding(path, reason, f"{fix} Add it to the stack's file" if kind == "missing" else fix)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _model(path: Sequence[int | str]) -> type[BaseModel] | None:

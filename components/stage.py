@@ -9,6 +9,7 @@ this process over.
 import datetime
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import shutil
@@ -48,6 +49,10 @@ LimitNOFILE=1048576
 [Install]
 WantedBy=multi-user.target
 """
+
+
+class Expired(Exception):
+    """The deadline passed. No `OSError`, as a `TimeoutError` is: those are tried again."""
 
 
 def say(message: str) -> None:
@@ -101,18 +106,20 @@ def fetch(target: Path) -> None:
     role = metadata("meta-data/iam/security-credentials/").split()[0]
     credentials = json.loads(metadata(f"meta-data/iam/security-credentials/{role}"))
     request = signed(CONFIG["bucket"], CONFIG["bundle"], CONFIG["region"], credentials)
-    digest = hashlib.sha256()
+    digest, size = hashlib.sha256(), 0
     with urllib.request.urlopen(request, timeout=30) as answer, target.open("wb") as file:
         while block := answer.read(1 << 20):
             digest.update(block)
-            file.write(block)
+            size += file.write(block)
+    if size < int(answer.headers.get("Content-Length", 0)):
+        raise OSError(f"the connection broke after {size} bytes")
     if digest.hexdigest() != CONFIG["sha256"]:
         raise ValueError(f"the bundle's SHA-256 is {digest.hexdigest()}, not {CONFIG['sha256']}: it was altered")
 
 
 def install() -> Path:
     """The bundle, unpacked, as a folder named by its hash; whole or not there."""
-    code = ROOT / "opt/trainwright" / CONFIG["sha256"]
+    code: Path = ROOT / "opt/trainwright" / CONFIG["sha256"]
     if not code.is_dir():
         scratch = code.with_suffix(".part")
         shutil.rmtree(scratch, ignore_errors=True)
@@ -121,15 +128,15 @@ def install() -> Path:
             try:
                 fetch(scratch / "bundle.tar")
                 break
-            except (OSError, LookupError) as error:
+            except (OSError, LookupError, http.client.HTTPException) as error:
                 # A role takes seconds to reach a new instance, and the bucket's policy may lag behind it.
                 say(f"bundle not fetched yet (try {attempt + 1}): {error}")
                 time.sleep(min(5, 0.5 * 2**attempt))
         else:
             raise OSError("the bundle could not be fetched in 60 tries")
         with tarfile.open(scratch / "bundle.tar") as archive:
-            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            archive.extractall(scratch, **safe)
+            archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            archive.extractall(scratch)
         (scratch / "bundle.tar").unlink()
         scratch.rename(code)
     return code
@@ -137,7 +144,7 @@ def install() -> Path:
 
 def expire(*_: object) -> None:
     """What the deadline's signal does."""
-    raise TimeoutError(f"no agent within {CONFIG['deadline_s']} s")
+    raise Expired(f"no agent within {CONFIG['deadline_s']} s")
 
 
 def main() -> None:

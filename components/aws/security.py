@@ -74,15 +74,14 @@ def node_trust() -> Document:
 
 
 def node_policy(bucket_arn: str, key_arn: str) -> Document:
-    """What a node may do: read bundles, datasets and the fleet's record, and write below `runs/`, with the data key."""
+    """What a node may do: read bundles, datasets and the fleet's record, and write below `runs/`, with the data key.
+
+    Listing is not limited to prefixes: to a role that may not list the bucket, S3 answers 403 for an object that is
+    absent (S3 API reference, GetObject), and a condition on `s3:prefix` holds for no GET. A node must be able to tell
+    "not there yet" from "not allowed".
+    """
     return document(
-        {
-            "Sid": "ListWhatItReads",
-            "Effect": "Allow",
-            "Action": "s3:ListBucket",
-            "Resource": bucket_arn,
-            "Condition": {"StringLike": {"s3:prefix": ["datasets/*", "runs/*"]}},
-        },
+        {"Sid": "List", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
         {
             "Sid": "Read",
             "Effect": "Allow",

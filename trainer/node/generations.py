@@ -130,13 +130,13 @@ class Generations:
         generation = self.membership.generation
         if generation is None or generation.number == self._adopted:
             return
-        if self.workers and self.workers.running:
-            if self._turn_by is None:
-                self._turn_by = time.monotonic() + (GRACE_S if generation.graceful else 0)
-                if generation.graceful:
+        if self.workers:
+            if generation.graceful and self.workers.running:
+                if self._turn_by is None:
+                    self._turn_by = time.monotonic() + GRACE_S
                     self.workers.drain()
-            if time.monotonic() < self._turn_by:
-                return
+                if time.monotonic() < self._turn_by:
+                    return
             self.workers.stop()
         self._turn_by, self._adopted, self.workers = None, generation.number, None
         rank = self._rank()

@@ -8,16 +8,20 @@ for nobody: a node that sees nothing declares no one dead.
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trainer import layout
 from trainer.node.peers import Card, Ended, Form, Generation, View
-from trainer.store import Missing, Store, Unavailable
+from trainer.store import Missing, Store
 
 DEAD_AFTER_S = 6.0
 """Observed seconds without a new beat after which a peer counts as lost: six beats."""
+
+NEVER = -math.inf
+"""When a beat last changed that has not, as far as this node saw."""
 
 LONGEST_GAP_S = 2.0
 """Most that one look may add to observed time, so that a pause of this node's own is not held against its peers."""
@@ -49,7 +53,6 @@ class Membership:
     _observed: float = 0.0
     _looked: float | None = None
     _published: Card | None = None
-    _first_look: float | None = None
     _newcomers: tuple[frozenset[str], float] = (frozenset(), 0.0)
     _sizes: tuple[int, int] = (1, 1)
 
@@ -65,11 +68,9 @@ class Membership:
         self._counter += 1
         self.store.put(layout.beat(self.card.node), f"{self.card.incarnation} {self._counter}".encode())
         entries = {entry.key: entry.etag for entry in self.store.list(layout.CONTROL)}
-        self._advance_clock()
+        self._note_beats(entries)
         for key, etag in entries.items():
-            if key.endswith("/beat"):
-                self._note_beat(key.removeprefix(layout.MEMBERS).removesuffix("/beat"), etag)
-            elif key.endswith("/card.json") and self._etags.get(key) != etag:
+            if key.endswith("/card.json") and self._etags.get(key) != etag:
                 card = Card.parse(self.store.get(key))
                 self._cards[card.node], self._etags[key] = card, etag
         self._cards[self.card.node] = self.card
@@ -88,26 +89,29 @@ class Membership:
 
     def view(self) -> View:
         """What this node sees as of the last `sync`."""
-        if self.generation is None:
-            self._read_sizes()
-        least, desired = self._sizes
-        now = self._observed
+        me, now = self.card.node, self._observed
         alive = {node for node, (_, advanced) in self._beats.items() if now - advanced <= DEAD_AFTER_S}
+        never = {node for node, (_, advanced) in self._beats.items() if advanced == NEVER}
         view = View(
-            me=self.card.node,
+            me=me,
             cards=dict(self._cards),
-            alive=frozenset(alive | {self.card.node}),
-            least=least,
-            desired=desired,
+            alive=frozenset(alive | {me}),
+            least=1,
+            desired=1,
             current=self.generation,
-            waited_s=now - (self._first_look or 0.0),
+            waited_s=now,
             joined_s=0.0,
             step=0,
+            unsure=frozenset(never - {me}) if now <= DEAD_AFTER_S else frozenset(),
         )
         if view.newcomers != self._newcomers[0]:
             self._newcomers = (view.newcomers, now)
-        step = newest_checkpoint(self.store) if self.generation and view.leads else 0
-        return replace(view, joined_s=now - self._newcomers[1], step=step)
+        view = replace(view, joined_s=now - self._newcomers[1])
+        if not view.leads:
+            return view
+        least, desired = self._read_sizes()
+        step = newest_checkpoint(self.store) if self.generation else 0
+        return replace(view, least=least, desired=desired, step=step)
 
     def form(self, form: Form, port: int, step: int) -> None:
         """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""
@@ -120,28 +124,24 @@ class Membership:
         content = json.dumps({"succeeded": succeeded, "reason": reason, "ended": time.time()}).encode()
         self.store.put(layout.OUTCOME, content, if_absent=True)
 
-    def _advance_clock(self) -> None:
-        now = self.clock()
-        if self._looked is not None:
-            self._observed += min(now - self._looked, LONGEST_GAP_S)
+    def _note_beats(self, entries: Mapping[str, str]) -> None:
+        """What was there at the first look may be a dead node's last beat; what comes or changes later shows life."""
+        now, first = self.clock(), self._looked is None
+        self._observed += 0.0 if self._looked is None else min(now - self._looked, LONGEST_GAP_S)
         self._looked = now
-        if self._first_look is None:
-            self._first_look = self._observed
+        for key, etag in entries.items():
+            node = key.removeprefix(layout.MEMBERS).removesuffix("/beat")
+            if key.endswith("/beat") and self._beats.get(node, ("", 0.0))[0] != etag:
+                self._beats[node] = (etag, NEVER if first else self._observed)
 
-    def _note_beat(self, node: str, etag: str) -> None:
-        """A beat seen for the first time may be a dead node's last: only a change shows life."""
-        seen = self._beats.get(node)
-        if seen is None:
-            self._beats[node] = (etag, -DEAD_AFTER_S - 1)
-        elif seen[0] != etag:
-            self._beats[node] = (etag, self._observed)
-
-    def _read_sizes(self) -> None:
+    def _read_sizes(self) -> tuple[int, int]:
+        """Fewest nodes that train, and nodes that are to be. Raises `StoreError`: not knowing, a node decides nothing."""
         try:
             sizes = json.loads(self.fleet.get(layout.FLEET))
-        except (Missing, Unavailable):
-            return
-        self._sizes = (sizes["min"], sizes["desired"])
+            self._sizes = (sizes["min"], sizes["desired"])
+        except Missing:
+            pass  # a run by hand, without a cluster: whoever is there trains
+        return self._sizes
 
 
 def newest_checkpoint(store: Store) -> int:

@@ -128,6 +128,8 @@ class View:
     waited_s: float
     joined_s: float
     step: int
+    unsure: frozenset[str] = frozenset()
+    """Nodes that may be alive or dead: their beats were there at this node's first look and have not changed yet."""
 
     @property
     def ready(self) -> list[Card]:
@@ -137,9 +139,9 @@ class View:
 
     @property
     def leads(self) -> bool:
-        """Whether this node is the one that decides: the oldest that is live and ready."""
+        """Whether this node is the one that decides: the oldest that is live and ready, once it can tell who is."""
         ready = self.ready
-        return bool(ready) and ready[0].node == self.me
+        return bool(ready) and ready[0].node == self.me and not self.unsure
 
     @property
     def newcomers(self) -> frozenset[str]:

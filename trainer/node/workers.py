@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -114,7 +115,9 @@ class Workers:
 
     def drain(self) -> None:
         """Ask them to save and leave."""
-        self._signal(signal.SIGTERM)
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
 
     @property
     def running(self) -> bool:
@@ -122,17 +125,11 @@ class Workers:
         return any(process.poll() is None for process in self.processes.values())
 
     def stop(self) -> None:
-        """End them at once."""
-        self._signal(signal.SIGKILL)
+        """End them at once, and whatever they started: each leads a process group, which outlives it."""
         for process in self.processes.values():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-    def _signal(self, number: signal.Signals) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                # Each worker leads a process group of its own, so that what it started goes with it.
-                target = os.killpg if number is signal.SIGKILL else os.kill
-                target(process.pid, number)
 
     def _reason(self, rank: int, code: int | None) -> str:
         """What went wrong, from the worker's error file, or else from the end of its log."""
@@ -141,7 +138,7 @@ class Workers:
         try:
             error = json.loads(_error_path(self.job.logs, number, rank).read_text())
             return f"{died}: {error['type']}: {error['message']}"
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             lines = log_path(self.job.logs, number, rank).read_text(errors="replace").strip().splitlines()
             return f"{died}: {lines[-1]}" if lines else died
 

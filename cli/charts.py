@@ -1,0 +1,210 @@
+"""The page's charts, as SVG: loss, throughput, and the timeline of nodes. Colours are the stylesheet's (`cli/style.py`).
+
+Each is drawn twice, for wide and for narrow screens, since text in a picture that shrinks can't be read. What a chart
+holds is bounded by its width, not by the length of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import median
+
+from cli.history import History
+from cli.moments import fault, why
+from cli.nodes import BOOT_STEPS
+from cli.scales import Point, Scale, smooth, thin, ticks, time_ticks
+from cli.words import duration, loss, stamp
+
+WIDE, NARROW = 1040, 372
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 30
+"""Room around a plot for what its axes say, in pixels."""
+
+SMOOTHING = 40
+"""A smoothed line takes the mean over this part of all points."""
+
+MOST_ROWS = 40
+"""Nodes in the timeline."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """An area with two scales, and what is common to all charts on it."""
+
+    x: Scale
+    y: Scale
+
+    def line(self, points: Sequence[Point], kind: str) -> str:
+        """A line through points, thinned to what the width can show; a lone one is a dot."""
+        shown = thin(points, int(self.x.end - self.x.start))
+        if len(shown) == 1:
+            return f'<circle class="dot {kind}" cx="{self.x(shown[0][0]):.1f}" cy="{self.y(shown[0][1]):.1f}" r="2"/>'
+        places = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in shown)
+        return f'<polyline class="{kind}" points="{places}"/>'
+
+    def grid(self, across: Iterable[float], up: Iterable[float], named: Callable[[float], str], title: str) -> str:
+        """Lines and labels of both axes; `title` says what the upright one measures."""
+        parts = [f'<text class="axis" x="0" y="12">{escape(title)}</text>']
+        for value in up:
+            y = self.y(value)
+            parts.append(f'<line class="grid" x1="{self.x.start}" x2="{self.x.end}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(f'<text class="end" x="{self.x.start - 8}" y="{y + 4:.1f}">{_number(value)}</text>')
+        parts.append(self.base(across, named, self.y.start))
+        return "".join(parts)
+
+    def base(self, across: Iterable[float], named: Callable[[float], str], y: float) -> str:
+        """The level axis, at height `y`."""
+        labels = (f'<text class="middle" x="{self.x(at):.1f}" y="{y + 18:.1f}">{named(at)}</text>' for at in across)
+        return f'<line class="base" x1="{self.x.start}" x2="{self.x.end}" y1="{y}" y2="{y}"/>{"".join(labels)}'
+
+
+def loss_chart(history: History, width: int) -> str:
+    """Loss over steps: each step thin, their mean thick, a mark for each checkpoint."""
+    points = [(float(step.step), step.loss) for step in history.steps if math.isfinite(step.loss)]
+    if not points:
+        return ""
+    height = 300 if width == WIDE else 240
+    low, high = _room([y for _, y in points])
+    last = max(points[-1][0], 2.0)
+    plot = Plot(Scale(1, last, LEFT, width - RIGHT), Scale(low, high, height - BOTTOM, TOP))
+    mean = _smoothed(points)
+    at = dict(mean)
+    saved = {round(plot.x(event.step)): event.step for event in history.events if event.event == "checkpoint"}
+    marks = (
+        f'<circle class="mark" cx="{x}" cy="{plot.y(at[step]):.1f}" r="3.5"><title>checkpoint at step {step:,}</title>'
+        "</circle>"
+        for x, step in saved.items()
+        if step in at
+    )
+    first, end = points[0], points[-1]
+    labels = (
+        f'<text class="value" x="{plot.x(first[0]) + 8:.1f}" y="{plot.y(first[1]) + 4:.1f}">{loss(first[1])}</text>'
+        f'<text class="value end" x="{plot.x(end[0]):.1f}" y="{plot.y(end[1]) - 14:.1f}">{loss(end[1])}</text>'
+    )
+    across = [1.0, *(tick for tick in ticks(1, last, width // 90, whole=True) if tick > last / 30)]
+    grid = plot.grid(across, ticks(low, high, 6), lambda value: f"{value:,.0f}", "loss, by step")
+    body = grid + plot.line(points, "raw") + plot.line(mean, "mean") + "".join(marks) + labels
+    told = f"Loss over {len(points):,} steps, from {loss(first[1])} to {loss(end[1])}."
+    return _svg("loss", width, height, "Loss", told, body)
+
+
+def throughput_chart(history: History, began: float, width: int) -> str:
+    """Tokens per second over the run's time, generation by generation, with marks where one ended and why."""
+    rows: dict[int, list[Point]] = {}
+    for step in history.steps:
+        rows.setdefault(step.generation, []).append((step.time - began, step.tokens_per_second))
+    if not rows:
+        return ""
+    height = 240 if width == WIDE else 210
+    end = _end(history) - began
+    top = max(rate for points in rows.values() for _, rate in points) * 1.08 or 1.0
+    plot = Plot(Scale(0, end, LEFT, width - RIGHT), Scale(0, top, height - BOTTOM, TOP + 18))
+    parts = [plot.grid(time_ticks(end, width // 90), ticks(0, top, 5), stamp, "tokens per second, by time")]
+    for number, points in sorted(rows.items()):
+        parts.append(_band(history, number, plot, began) + plot.line(points, "raw"))
+        parts.append(plot.line(_smoothed(points), "mean"))
+    rate = median(rate for points in rows.values() for _, rate in points)
+    told = f"Throughput over {duration(end)}, {rate:,.0f} tokens per second in the median."
+    return _svg("throughput", width, height, "Throughput", told, "".join(parts))
+
+
+def timeline(history: History, began: float, width: int) -> str:
+    """A row for each node: the steps of its boot, then the generations that it was a member of."""
+    members = [member.node for _, item in sorted(history.generations.items()) for member in item.members]
+    rows = list(dict.fromkeys([*members, *history.boots]))[:MOST_ROWS]
+    if not rows:
+        return ""
+    room, step = (172, 30) if width == WIDE else (0, 44)
+    bottom = 8 + step * len(rows)
+    end = max(_end(history) - began, 1.0)
+    plot = Plot(Scale(0, end, room + 2, width - RIGHT), Scale(0, 1, bottom, 8))
+    parts = [
+        f'<line class="grid" x1="{plot.x(at):.1f}" x2="{plot.x(at):.1f}" y1="4" y2="{bottom}"/>'
+        for at in time_ticks(end, width // 90)
+    ]
+    for index, node in enumerate(rows):
+        y = 8 + step * index
+        parts.append(f'<text class="node" x="0" y="{y + (14 if room else 10)}">{escape(node)}</text>')
+        parts.append(_row(history, node, plot, began, y if room else y + 16))
+    parts.append(plot.base(time_ticks(end, width // 90), stamp, bottom))
+    told = f"When {len(rows)} nodes booted and trained, over {duration(end)}."
+    return _svg("timeline", width, bottom + BOTTOM, "Nodes over time", told, "".join(parts))
+
+
+def _row(history: History, node: str, plot: Plot, began: float, y: float) -> str:
+    parts = []
+    boot = history.boots.get(node)
+    at = boot.started - began if boot else 0.0
+    for step in boot.steps if boot else ():
+        order = BOOT_STEPS.index(step["step"]) if step["step"] in BOOT_STEPS else 0
+        kind = "failed" if step["status"] == "failed" else f"boot{order}"
+        told = f"{node}: {step['step']} {step['status']}, {duration(step['seconds'])}"
+        parts.append(_bar(plot, at, at + step["seconds"], y, kind, told))
+        at += step["seconds"]
+    for number, span in history.spans.items():
+        generation = history.generations.get(number)
+        if generation and any(member.node == node for member in generation.members):
+            told = f"{node}: generation {number}, {duration(span.ended - span.started)}"
+            parts.append(_bar(plot, span.started - began, span.ended - began, y, "training", told, str(number)))
+    return "".join(parts)
+
+
+def _bar(plot: Plot, start: float, end: float, y: float, kind: str, told: str, label: str = "") -> str:
+    x, width = plot.x(start), max(plot.x(end) - plot.x(start), 1.0)
+    name = f'<text class="inside" x="{x + 7:.1f}" y="{y + 14}">{label}</text>' if width > 24 and label else ""
+    bar = f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="20"/>'
+    return f"<g><title>{escape(told)}</title>{bar}{name}</g>"
+
+
+def _band(history: History, number: int, plot: Plot, began: float) -> str:
+    """The ground of a generation, its name, and a mark where it began if that was for a reason."""
+    span, generation = history.spans[number], history.generations.get(number)
+    x, end = plot.x(span.started - began), plot.x(span.ended - began)
+    top, height = plot.y.end, plot.y.start - plot.y.end
+    name = f"generation {number}" if end - x > 90 else str(number) if end - x > 16 else ""
+    parts = f'<rect class="band" x="{x:.1f}" y="{top:.1f}" width="{max(end - x, 1):.1f}" height="{height:.1f}"/>'
+    parts += f'<text class="axis" x="{x + 4:.1f}" y="{top - 5:.1f}">{name}</text>'
+    if number > 1 and generation:
+        # Where the one before it ended is when the reason came up; what lies between is what it cost.
+        before = max((item.ended for other, item in history.spans.items() if other < number), default=span.started)
+        kind, place = ("fault" if fault(generation) else "change"), plot.x(before - began)
+        shape = f"M{place - 5:.1f},{top:.1f}h10l-5,8z"
+        parts += f'<line class="{kind}" x1="{place:.1f}" x2="{place:.1f}" y1="{top}" y2="{plot.y.start}"/>'
+        parts += f'<path class="{kind}" d="{shape}"><title>{escape(why(generation))}</title></path>'
+    return parts
+
+
+def _smoothed(points: Sequence[Point]) -> list[Point]:
+    means = smooth([y for _, y in points], len(points) // SMOOTHING)
+    return [(x, mean) for (x, _), mean in zip(points, means, strict=True)]
+
+
+def _room(values: Sequence[float]) -> tuple[float, float]:
+    """The range of values, with some air, so that nothing lies on the frame."""
+    low, high = min(values), max(values)
+    air = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return low - air, high + air
+
+
+def _end(history: History) -> float:
+    """The newest time that anything of the run carries, in seconds since 1970."""
+    told = [span.ended for span in history.spans.values()]
+    booted = [boot.started + boot.seconds for boot in history.boots.values()]
+    return max([*told, *booted, *([history.outcome.ended] if history.outcome else [])])
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1_000_000:
+        return f"{value / 1_000_000:g}M"
+    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 9):,g}"
+
+
+def _svg(name: str, width: int, height: float, title: str, told: str, body: str) -> str:
+    """A picture with a name and a description for those who can't see it."""
+    size = "wide" if width == WIDE else "narrow"
+    ids = f"{name}-{size}-title {name}-{size}-told"
+    head = f'<title id="{name}-{size}-title">{title}</title><desc id="{name}-{size}-told">{escape(told)}</desc>'
+    frame = f'viewBox="0 0 {width} {height:g}" role="img" aria-labelledby="{ids}"'
+    return f'<svg class="{size}" {frame}>{head}{body}</svg>'

@@ -1,0 +1,225 @@
+"""The page of a run, `report.html`: one file that needs nothing else, with charts, for screens and paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from cli.charts import MOST_ROWS, NARROW, WIDE, loss_chart, throughput_chart, timeline
+from cli.figures import Figures, figures
+from cli.history import History
+from cli.moments import why
+from cli.nodes import BOOT_STEPS, nodes
+from cli.report import Facts
+from cli.style import CSS
+from cli.words import counted, duration, loss, plain, size, stamp
+
+MOST_LINES = 100
+"""In any table."""
+
+LONG_VERDICT = 60
+"""Characters from which on a verdict is a sentence, not a headline."""
+
+
+def html(history: History, facts: Facts, *, now: float) -> str:
+    """The page as of `now` (seconds since 1970), well below 500 kB however long the run."""
+    found = figures(history, now, facts.group_created)
+    began = next((at for at in (facts.group_created, history.booted, history.first_trained) if at is not None), now)
+    sections = (
+        _header(found, facts),
+        _figures(found),
+        _loss(history),
+        _throughput(history, began),
+        _timeline(history, began),
+        _generations(history, began),
+        _nodes(history),
+        _checkpoints(history, facts, began),
+        _job(facts.job),
+        f"<footer>The report of one training run, written by Trainwright on {_date(now)}. Times count from "
+        f"{_date(began)}.</footer>",
+    )
+    title = f"{found.verdict}: {facts.run}"
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(section for section in sections if section)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _header(found: Figures, facts: Facts) -> str:
+    long = " long" if len(found.verdict) > LONG_VERDICT else ""
+    subject = f"Stack {escape(facts.stack)}, {escape(plain(facts.where))}"
+    return (
+        f'<header><p>Training run <span class="id">{escape(facts.run)}</span></p>'
+        f'<h1 class="{found.tone}{long}">{escape(found.verdict)}</h1><p>{subject}</p></header>'
+    )
+
+
+def _figures(found: Figures) -> str:
+    return f'<dl class="figures">{"".join(_figure(*item) for item in _key_figures(found))}</dl>'
+
+
+def _figure(label: str, value: str, beside: str) -> str:
+    more = f"<small>{escape(beside)}</small>" if beside else ""
+    return f"<div><dt>{escape(label)}</dt><dd>{escape(value)}{more}</dd></div>"
+
+
+def _key_figures(found: Figures) -> Iterator[tuple[str, str, str]]:
+    if found.first_loss is not None and found.last_loss is not None:
+        fall = "" if found.fall is None else f", {'down' if found.fall >= 0 else 'up'} {abs(found.fall):.0f} %"
+        yield "Loss", loss(found.last_loss), f"from {loss(found.first_loss)}{fall}"
+    again = f"{counted(found.repeated, 'step')} done again" if found.repeated else ""
+    yield "Steps", f"{found.step:,}", ", ".join(filter(None, [f"of {found.steps:,}" if found.steps else "", again]))
+    if found.tokens_per_second is not None:
+        yield "Tokens per second", f"{found.tokens_per_second:,.0f}", "median over steps"
+        yield "Tokens", f"{found.tokens:,}", ""
+    generations = f"in {counted(found.generations, 'generation')}" if found.generations else ""
+    yield "Nodes", f"{len(found.nodes):,}", generations
+    if found.world:
+        yield "World size", f"{found.world:,}", "workers in the newest generation"
+    if found.boot_s is not None:
+        yield "Boot", duration(found.boot_s), "group created to first step"
+    if found.wall_s is not None:
+        yield "Wall time", duration(found.wall_s), ""
+
+
+def _loss(history: History) -> str:
+    legend = _legend(
+        ('<line class="raw" x1="0" x2="14" y1="6" y2="6"/>', "each step"),
+        ('<line class="mean" x1="0" x2="14" y1="6" y2="6"/>', "smoothed"),
+        ('<circle class="mark" cx="7" cy="6" r="3.5"/>', "checkpoint"),
+    )
+    return _charted("Loss", loss_chart(history, WIDE), loss_chart(history, NARROW), legend)
+
+
+def _throughput(history: History, began: float) -> str:
+    legend = _legend(
+        ('<rect class="band" width="14" height="12"/>', "a generation trains"),
+        ('<path class="fault" d="M2,2h10l-5,8z"/>', "a fault ended it"),
+        ('<path class="change" d="M2,2h10l-5,8z"/>', "nodes came or left"),
+    )
+    wide, narrow = throughput_chart(history, began, WIDE), throughput_chart(history, began, NARROW)
+    return _charted("Throughput", wide, narrow, legend)
+
+
+def _timeline(history: History, began: float) -> str:
+    boot = [(f'<rect class="boot{order}" width="14" height="12"/>', step) for order, step in enumerate(BOOT_STEPS)]
+    failed = any(boot.failed for boot in history.boots.values())
+    legend = _legend(
+        *boot,
+        *([('<rect class="failed" width="14" height="12"/>', "failed")] if failed else []),
+        ('<rect class="training" width="14" height="12"/>', "training, by generation"),
+    )
+    more = len({*history.boots, *history.cards}) - MOST_ROWS
+    note = f'<p class="note">{counted(more, "more node")} not shown.</p>' if more > 0 else ""
+    wide, narrow = timeline(history, began, WIDE), timeline(history, began, NARROW)
+    return _charted("Nodes over time", wide, narrow, legend + note)
+
+
+def _charted(title: str, wide: str, narrow: str, below: str) -> str:
+    return f"<section><h2>{title}</h2><figure>{wide}{narrow}{below}</figure></section>" if wide else ""
+
+
+def _legend(*entries: tuple[str, str]) -> str:
+    items = (f'<li><svg viewBox="0 0 14 12" aria-hidden="true">{sign}</svg>{name}</li>' for sign, name in entries)
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _generations(history: History, began: float) -> str:
+    spans = history.spans
+    rows = []
+    for number, generation in sorted(history.generations.items(), reverse=True)[:MOST_LINES]:
+        span = spans.get(number)
+        members = " ".join(escape(member.node) for member in generation.members[:8])
+        more = f" and {len(generation.members) - 8:,} more" if len(generation.members) > 8 else ""
+        rows.append([
+            str(number),
+            escape(why(generation)),
+            f'<span class="id">{members}</span>{more}',
+            str(generation.world),
+            stamp(span.started - began) if span else "",
+            duration(span.ended - span.started) if span else "",
+            f"{span.first:,} to {span.last:,}" if span and span.first is not None else "none",
+        ])  # fmt: skip
+    headings = ("Number", "Why", "Nodes", ">World", ">Started", ">Length", ">Steps")
+    caption = "Each change of members makes a new generation; the newest first."
+    return _table("Generations", caption, headings, rows)
+
+
+def _nodes(history: History) -> str:
+    rows = []
+    for node in nodes(history)[:MOST_LINES]:
+        boot = history.boots.get(node.node)
+        took = {step["step"]: f"{step['seconds']:.1f}" for step in boot.steps} if boot else {}
+        rows.append([
+            f'<span class="id">{escape(node.node)}</span>',
+            escape(node.address),
+            f'<span class="{node.tone}">{escape(node.state)}</span>',
+            *(took.get(step, "") for step in BOOT_STEPS),
+            "" if node.boot_s is None else f"{node.boot_s:.1f}",
+        ])  # fmt: skip
+    headings = ("Node", "Address", "State", *(f">{step}" for step in BOOT_STEPS), ">boot")
+    failures = [
+        f'<p class="note bad"><span class="id">{escape(boot.node)}</span>: {escape(plain(boot.failure))}</p>'
+        for boot in list(history.boots.values())[:MOST_LINES]
+        if boot.failure
+    ]
+    return _table("Nodes", "Steps of the boot, in seconds.", headings, rows, "".join(failures))
+
+
+def _checkpoints(history: History, facts: Facts, began: float) -> str:
+    saved = {event.step: event for event in history.events if event.event == "checkpoint"}
+    rows = []
+    for step in history.checkpoints[: -MOST_LINES - 1 : -1]:
+        event = saved.get(step)
+        details = event.details if event else {}
+        rows.append([
+            f"{step:,}",
+            stamp(event.time - began) if event else "",
+            size(details["bytes"]) if "bytes" in details else "",
+            f"{details['stall_ms']:,.1f} ms" if "stall_ms" in details else "",
+        ])  # fmt: skip
+    where = f'<p class="note"><span class="id">{escape(plain(facts.checkpoints_url))}</span></p>'
+    if not rows:
+        return f'<section><h2>Checkpoints</h2><p class="note">None in the store.</p>{where}</section>'
+    caption = f"{len(history.checkpoints):,} kept of {max(len(saved), len(rows)):,} saved; the newest first."
+    return _table("Checkpoints", caption, ("Step", ">Saved", ">Size", ">Training paused for"), rows, where)
+
+
+def _table(title: str, caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]], below: str = "") -> str:
+    """A section with a table of cells that are HTML already; a heading with `>` sets its column to the right."""
+    sides = [' class="right"' if heading.startswith(">") else "" for heading in headings]
+    head = "".join(
+        f'<th scope="col"{side}>{escape(heading.removeprefix(">"))}</th>'
+        for heading, side in zip(headings, sides, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td{side}>{cell}</td>' for cell, side in zip(row, sides, strict=True))}</tr>" for row in rows
+    )
+    if not body:
+        return ""
+    table = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<section><h2>{title}</h2><div class="scroll">{table}</div>{below}</section>'
+
+
+def _job(job: Mapping[str, Any]) -> str:
+    pairs = "".join(
+        f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(plain(value))}</dd>" for name, value in _flat(job)
+    )
+    return f'<section><h2>Job</h2><dl class="pairs">{pairs}</dl></section>' if pairs else ""
+
+
+def _flat(job: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in job.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name} ")
+        else:
+            yield f"{above}{name}", str(value)
+
+
+def _date(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,129 @@
+"""How a run stands: its nodes, generation and progress, as the terminal shows them and as programs read them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Container, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from cli.figures import figures, time_left
+from cli.history import History, Step
+from cli.moments import why
+from cli.nodes import Node, nodes
+from cli.words import about, counted, duration, loss, plain
+
+TONES = {"good": "green", "busy": "cyan", "bad": "red", "quiet": "dim"}
+"""What the terminal's own palette gives each tone, so that it reads on dark and light grounds."""
+
+MOST_NODES = 12
+"""That a table shows; those beyond are summed up."""
+
+
+def status(history: History, *, now: float | None = None) -> RenderableType:
+    """How the run stands, for a console. A single look can't tell lost nodes: they show what they last said."""
+    at = time.time() if now is None else now
+    return Group(Text(f"run {history.run}", style="bold"), *pieces(history, at), outcome_line(history))
+
+
+def as_json(history: History, *, now: float | None = None) -> dict[str, Any]:
+    """The same for programs: plain values, names as in the figures, times in seconds."""
+    found = asdict(figures(history, time.time() if now is None else now))
+    took_part = found.pop("nodes")
+    newest = history.generation
+    return {
+        "run": history.run,
+        **{name: value for name, value in found.items() if name not in {"tone", "boot_s"}},
+        "outcome": asdict(history.outcome) if history.outcome else None,
+        "generation": {"number": newest.number, "world": newest.world, "why": newest.why} if newest else None,
+        "nodes": [
+            {"node": node.node, "address": node.address, "state": node.state, "boot_s": node.boot_s}
+            for node in nodes(history)
+        ],
+        "took_part": list(took_part),
+        "checkpoints": history.checkpoints,
+    }
+
+
+def pieces(history: History, now: float, lost: Container[str] = ()) -> list[RenderableType]:
+    """The parts of a status, from top to bottom: nodes, generation, progress."""
+    return [Text(), _node_table(nodes(history, lost)), Text(), _generation_line(history), *_progress(history, now)]
+
+
+def progress_line(history: History, now: float) -> str:
+    """Where the run is, in one line."""
+    steps = history.steps
+    if not steps:
+        return "no step yet"
+    return f"step {steps[-1].step:,}/{steps[-1].steps:,} · {_readings(history, steps, now)}"
+
+
+def outcome_line(history: History) -> Text:
+    """How the run ended, or that it hasn't."""
+    if history.outcome is None:
+        return Text("the run goes on", style="dim")
+    if history.outcome.succeeded:
+        return Text("the run is done", style="bold green")
+    return Text(f"the run failed: {plain(history.outcome.reason)}", style="bold red")
+
+
+def _node_table(shown: Sequence[Node]) -> RenderableType:
+    if not shown:
+        return Text("no node has reported yet", style="dim")
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("node", no_wrap=True)
+    table.add_column("address", no_wrap=True)
+    table.add_column("state", no_wrap=True, overflow="ellipsis")
+    table.add_column("boot", justify="right", no_wrap=True)
+    for node in shown[:MOST_NODES]:
+        boot = "" if node.boot_s is None else duration(node.boot_s)
+        table.add_row(node.node, node.address, Text(node.state, style=TONES[node.tone]), boot)
+    rest = Counter(node.state.split(",")[0].split(":")[0] for node in shown[MOST_NODES:])
+    if rest:
+        table.add_row(Text(f"and {rest.total():,} more", style="dim"), "", Text(_summed(rest), style="dim"), "")
+    return table
+
+
+def _summed(states: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in states.most_common(4))
+
+
+def _generation_line(history: History) -> Text:
+    generation = history.generation
+    if generation is None:
+        return Text("waiting for the first generation", style="dim")
+    line = Text(f"generation {generation.number}", style="bold")
+    line.append(f" · {counted(len(generation.members), 'node')} · world {generation.world} · ", style="not bold")
+    return line.append(why(generation), style="not bold dim")
+
+
+def _progress(history: History, now: float) -> list[RenderableType]:
+    steps = history.steps
+    if not steps:
+        return [Text("no step yet", style="dim")] if history.generation else []
+    last = steps[-1]
+    row = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    bar = ProgressBar(last.steps, last.step, style="bright_black", complete_style="cyan", finished_style="green")
+    row.add_row(bar, f"{last.step:,}/{last.steps:,}")
+    return [row, Text(_readings(history, steps, now))]
+
+
+def _readings(history: History, steps: Sequence[Step], now: float) -> str:
+    last = steps[-1]
+    readings = [f"loss {loss(last.loss)}", f"{last.tokens_per_second:,.0f} tokens/s"]
+    saved = [event for event in history.events if event.event == "checkpoint"]
+    if saved:
+        age = "" if history.outcome else f", {about(now - saved[-1].time)} ago"
+        readings.append(f"checkpoint at {saved[-1].step:,}{age}")
+    left = time_left(steps)
+    if left is not None and not history.outcome and last.step < last.steps:
+        readings.append(f"{about(left)} left")
+    return " · ".join(readings)

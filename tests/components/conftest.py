@@ -1,0 +1,204 @@
+"""The recording kit: runs a program under Pulumi's mocks and keeps all that it registered.
+
+Assertions are made on what a program *sent* (`Record`), never on what mocks answered. Mocks run no provider, so they
+accept wrong property names and values; `tests/emulator` and `tests/e2e` cover that.
+"""
+
+import asyncio
+import copy
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from google.protobuf import json_format
+from pulumi.runtime import mocks, rpc
+
+from components.bundle import Bundle, build
+from components.cluster import TrainingCluster
+
+ACCOUNT = "123456789012"
+CLUSTER = "trainwright:index:TrainingCluster"
+UNKNOWN = rpc.UNKNOWN
+
+STACK: dict[str, Any] = {
+    "region": "us-west-2",
+    "network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2a"]},
+    "nodes": {"type": "m6a.large", "image": "ami-0123456789abcdef0", "desired": 2, "max": 4},
+    "job": {"name": "gpt", "dataset": "text"},
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One registration. `inputs` are plain, by their names on the wire; `secrets` are the paths of the secret ones."""
+
+    type: str
+    name: str
+    urn: str
+    parent: str
+    inputs: dict[str, Any]
+    secrets: frozenset[str]
+    provider: str
+    dependencies: frozenset[str]
+    protect: bool
+    retain_on_delete: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.type, self.name
+
+
+@dataclass
+class Records:
+    """All registrations of one program, in order."""
+
+    all: list[Record] = field(default_factory=list)
+
+    def one(self, kind: str, name: str | None = None) -> Record:
+        """The only record of a type (its last part is enough), and of a name where one is given."""
+        found = [r for r in self.all if r.type.endswith(f":{kind}") and name in {None, r.name}]
+        assert len(found) == 1, f"{kind} {name or ''}: {[r.key for r in found]} of {[r.key for r in self.all]}"
+        return found[0]
+
+    def of(self, kind: str) -> list[Record]:
+        return [record for record in self.all if record.type.endswith(f":{kind}")]
+
+    def children(self) -> list[Record]:
+        return [record for record in self.all if record.type != CLUSTER]
+
+
+class _Outputs(pulumi.runtime.Mocks):
+    """What resources answer: their inputs, an ARN, and what else our components read of them."""
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        more = {
+            "aws:s3/bucket:Bucket": {"bucket": f"{args.name}-1a2b3c4", "arn": f"arn:aws:s3:::{args.name}-1a2b3c4"},
+            "aws:kms/key:Key": {"keyId": "key-1", "arn": f"arn:aws:kms:us-west-2:{ACCOUNT}:key/key-1"},
+            "aws:ec2/launchTemplate:LaunchTemplate": {"latestVersion": 7},
+            "aws:ec2/vpcEndpoint:VpcEndpoint": {"prefixListId": "pl-s3"},
+        }.get(args.typ, {"arn": f"arn:aws:mock::{ACCOUNT}:{args.name}"})
+        return f"{args.name}-id", {"name": args.name, **args.inputs, **more}
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+        assert args.token == "aws:index/getCallerIdentity:getCallerIdentity", args.token
+        return {"accountId": ACCOUNT}
+
+
+class _Unknown(_Outputs):
+    """A preview of what doesn't exist yet: nothing is known of a resource but what the program itself said."""
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        return "", {}
+
+
+class _Monitor(mocks.MockMonitor):
+    """Keeps each request before the mocks answer it: they drop options, and urns that are registered twice."""
+
+    def __init__(self, answers: pulumi.runtime.Mocks, records: Records) -> None:
+        super().__init__(answers)
+        self.records = records
+
+    def RegisterResource(self, request: Any) -> Any:
+        if request.type != "pulumi:pulumi:Stack":
+            secrets: set[str] = set()
+            inputs = _plain(json_format.MessageToDict(request.object), "", secrets)
+            self.records.all.append(
+                Record(
+                    request.type,
+                    request.name,
+                    self.make_urn(request.parent, request.type, request.name),
+                    request.parent,
+                    inputs,
+                    frozenset(secrets),
+                    request.provider,
+                    frozenset(request.dependencies),
+                    request.protect,
+                    request.retainOnDelete,
+                )
+            )
+        return super().RegisterResource(request)
+
+
+def _plain(value: Any, path: str, secrets: set[str]) -> Any:
+    """The value without its wrapping; notes the paths at which it was wrapped as a secret."""
+    if isinstance(value, dict):
+        if value.get(rpc._special_sig_key) == rpc._special_secret_sig:
+            secrets.add(path)
+            return _plain(value["value"], path, secrets)
+        return {key: _plain(item, f"{path}.{key}".lstrip("."), secrets) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, f"{path}.{index}", secrets) for index, item in enumerate(value)]
+    return value
+
+
+class Mocked:
+    """Runs programs under mocks. `records` keeps what the last one registered, also where it failed."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+
+    def declare(self, program: Callable[[], Any], *, preview: bool = False) -> Records:
+        """What `program` registers. Raises what it raises, also from within its `apply`s."""
+        self.records = Records()
+        answers = _Unknown() if preview else _Outputs()
+        pulumi.runtime.set_mocks(
+            answers, project="trainwright", stack="test", preview=preview, monitor=_Monitor(answers, self.records)
+        )
+        pulumi.runtime.test(lambda: program() and None)()
+        twice = [key for key, count in Counter((r.urn, r.parent) for r in self.records.all).items() if count > 1]
+        assert not twice, f"registered twice: {twice}"
+        return self.records
+
+    def cluster(
+        self, values: Any, *, name: str = "c1", preview: bool = False, opts: pulumi.ResourceOptions | None = None
+    ) -> Records:
+        """What a cluster of these values registers."""
+        return self.declare(lambda: TrainingCluster(name, values, opts), preview=preview)
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """The bundle of this checkout."""
+    return build(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture
+def mocked(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mocked]:
+    """Pulumi's mocks with an event loop of the test's own, and the bundle built once for all tests."""
+    monkeypatch.setattr("components.cluster.build", lambda _: bundle)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield Mocked()
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.fixture
+def stack() -> Callable[..., dict[str, Any]]:
+    """Values of a small stack that is right, changed at dotted paths; `None` takes a key away."""
+
+    def make(changes: dict[str, Any] | None = None) -> dict[str, Any]:
+        values = copy.deepcopy(STACK)
+        for path, value in (changes or {}).items():
+            *parents, last = path.split(".")
+            part = values
+            for parent in parents:
+                part = part.setdefault(parent, {})
+            if value is None:
+                part.pop(last, None)
+            else:
+                part[last] = value
+        return values
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes into the checkout's own `.local`."""
+    monkeypatch.setitem(os.environ, "TRAINWRIGHT_HOME", str(tmp_path / "home"))

@@ -1,0 +1,119 @@
+"""The stand-in in this process, over an API server of its own: no engine, no plugin process."""
+
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pytest
+
+from emulator import server
+from emulator.provider.stand_in import StandIn
+from emulator.provider.wire import Props
+
+REGION = "us-west-2"
+
+
+@dataclass
+class Deployed:
+    """One resource as the engine would hold it."""
+
+    urn: str
+    id: str
+    inputs: Props
+    state: Props
+
+
+@dataclass
+class Deployment:
+    """What an engine does with a provider, one resource at a time, in the stack `local`."""
+
+    stand_in: StandIn
+    url: str
+    made: list[Deployed] = field(default_factory=list)
+
+    def urn(self, token: str, name: str = "x", stack: str = "local") -> str:
+        return f"urn:pulumi:{stack}::project::trainwright:index:TrainingCluster${token}::{name}"
+
+    def checked(self, token: str, inputs: Props, old: Props | None = None, name: str = "x") -> Props:
+        checked, failures = self.stand_in.check(self.urn(token, name), old or {}, inputs, b"seed")
+        assert not failures
+        return checked
+
+    def create(self, token: str, inputs: Props, name: str = "x") -> Deployed:
+        urn, checked = self.urn(token, name), self.checked(token, inputs, name=name)
+        id_, state = self.stand_in.create(urn, checked, preview=False)
+        self.made.append(Deployed(urn, id_, checked, state))
+        return self.made[-1]
+
+    def update(self, one: Deployed, **changes: Any) -> Deployed:
+        new, failures = self.stand_in.check(one.urn, one.inputs, {**one.inputs, **changes}, b"other seed")
+        assert not failures
+        state = self.stand_in.update(one.urn, one.id, one.state, one.inputs, new, preview=False)
+        one.inputs, one.state = new, state
+        return one
+
+    def read(self, one: Deployed) -> tuple[str, Props, Props]:
+        return self.stand_in.read(one.urn, one.id, one.inputs, one.state)
+
+    def delete(self, one: Deployed) -> None:
+        self.stand_in.delete(one.urn, one.id, one.state)
+
+    def client(self, service: str) -> Any:
+        session: Any = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
+        return session.client(service, endpoint_url=self.url)
+
+    def network(self) -> tuple[Deployed, Deployed]:
+        """A VPC and a subnet in it."""
+        vpc = self.create("aws:ec2/vpc:Vpc", {"cidrBlock": "127.10.0.0/16"})
+        subnet = {"vpcId": vpc.id, "cidrBlock": "127.10.1.0/24", "availabilityZone": "us-west-2a"}
+        return vpc, self.create("aws:ec2/subnet:Subnet", subnet)
+
+    def template(self, **more: Any) -> Deployed:
+        plain = {"imageId": "ami-00000000000000000", "instanceType": "m6a.large", "userData": "b25l"}
+        return self.create("aws:ec2/launchTemplate:LaunchTemplate", {**plain, **more})
+
+    def group(self, template: Deployed, **more: Any) -> Deployed:
+        plain = {
+            "minSize": 0,
+            "maxSize": 5,
+            "desiredCapacity": 2,
+            "launchTemplate": {"id": template.id, "version": str(template.state["latestVersion"])},
+            "vpcZoneIdentifiers": [self.network()[1].id],
+        }
+        return self.create("aws:autoscaling/group:Group", {**plain, **more})
+
+    def described(self, group: Deployed) -> dict[str, Any]:
+        groups = self.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group.id])
+        found: dict[str, Any] = groups["AutoScalingGroups"][0]
+        return found
+
+    def instances(self, group: Deployed) -> list[str]:
+        return sorted(instance["InstanceId"] for instance in self.described(group)["Instances"])
+
+
+@pytest.fixture(scope="session")
+def api_url() -> str:
+    return server.serve()
+
+
+@pytest.fixture
+def deployment(api_url: str) -> Iterator[Deployment]:
+    """A configured stand-in whose cloud is empty before and after."""
+    stand_in = StandIn("aws", lambda: api_url)
+    stand_in.configure({"region": REGION})
+    yield Deployment(stand_in, api_url)
+    urllib.request.urlopen(urllib.request.Request(f"{api_url}/moto-api/reset", method="POST"), timeout=10).close()
+
+
+@pytest.fixture
+def without_cloud() -> Callable[..., StandIn]:
+    """Makes configured stand-ins that no embedded cloud runs for."""
+
+    def make(package: str = "aws") -> StandIn:
+        stand_in = StandIn(package, lambda: None)
+        stand_in.configure({"region": REGION})
+        return stand_in
+
+    return make

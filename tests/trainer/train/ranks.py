@@ -1,0 +1,82 @@
+"""One rank for the tests: a process that imports torch once and then runs what it is told, line by line, on stdin.
+
+Each line is a JSON object with `task` (`train` or `gradients`), `job`, `setting`, `port`, and the task's own values;
+each answer is one line of JSON on stdout, after `ANSWER `.
+"""
+
+import gc
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainer.store import open_store
+from trainer.train import checkpoint, config, loop
+from trainer.train.feed import Feed
+from trainer.train.group import joined
+from trainer.train.learner import build
+from trainer.train.setting import Setting
+from trainer.train.tokens import Tokens
+
+ANSWER = "ANSWER "
+
+
+def train(job: config.Job, setting: Setting, drain_at: int | None, **_: Any) -> dict[str, Any]:
+    """Run the real loop; this rank is asked to drain in the `drain_at`th step that it takes."""
+    steps = count(1)
+
+    def find() -> checkpoint.Found | None:
+        return checkpoint.find(setting.scratch / "checkpoints", open_store(setting.store), lambda text: None)
+
+    code = loop.train(job, setting, found=find, asked=lambda: next(steps) == drain_at)
+    return {"code": code}
+
+
+def gradients(job: config.Job, setting: Setting, path: str, poison: bool, **_: Any) -> dict[str, Any]:
+    """Compute one step and save its gradients; with `poison`, this rank's loss is not a number."""
+    with joined(setting) as group:
+        tokens = Tokens(setting.data, job.model.context)
+        learner = build(job, tokens.vocabulary, group, None)
+        before = [weight.detach().clone() for weight in learner.model.parameters()]
+        if poison:
+            learner.model.norm.register_forward_hook(lambda module, inputs, output: output * float("nan"))
+        computed = loop.compute(learner, Feed(tokens, job, group).take(0), 1e-3, False, job, group)
+        torch.save([weight.grad for weight in learner.model.parameters()], path)
+        moved = any(not torch.equal(old, new) for old, new in zip(before, learner.model.parameters(), strict=True))
+    return {"loss": computed.loss, "norm": computed.norm, "moved": moved, "scale": learner.scaler.get_scale()}
+
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "gradients": gradients}
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        told = json.loads(line)
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(told.pop("port"))}
+        setting = told.pop("setting")
+        for name in ("data", "scratch", "metrics"):
+            setting[name] = Path(setting[name])
+        os.environ |= {"RANK": str(setting["rank"]), "WORLD_SIZE": str(setting["world"])}
+        try:
+            answer = TASKS[told.pop("task")](config.parse(told.pop("job")), Setting(**setting), **told)
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+            if dist.is_initialized():
+                dist.destroy_process_group()
+        gc.enable()
+        print(ANSWER + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)

@@ -1,0 +1,154 @@
+"""What the loop computes: the same as one big batch on one rank, whatever shares it out, cuts it off or goes wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.torch
+
+NEVER = {"drain_at": None}
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses_of(folder: Path) -> list[float]:
+    return [line["loss"] for line in lines_of(folder) if "loss" in line]
+
+
+def events_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [line for line in lines_of(folder) if line.get("event") == name]
+
+
+def weights_of(folder: Path, step: int) -> dict[str, Any]:
+    path = folder / "store" / "checkpoints" / f"step-{step:09d}"
+    return {name: torch.load(path / f"{name}.pt", weights_only=True) for name in ("model", "optimizer")}
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two trees of tensors and values are equal bit for bit."""
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return first == second
+
+
+# --- One step
+
+
+@pytest.mark.parametrize(("world", "batch", "micro_batch"), [(2, 7, 3), (3, 7, 2), (3, 2, 1)])
+def test_uneven_shares_give_the_gradient_of_one_big_batch(ranks, tiny, tmp_path: Path, world, batch, micro_batch):
+    job = tiny | {"batch": batch, "micro_batch": batch, "clip": 1e9}
+    values = {"path": str(tmp_path / "whole.pt"), "poison": False}
+    (whole,) = ranks.run("gradients", 1, job, tmp_path, **values)
+    values["path"] = str(tmp_path / "shared.pt")
+    shared = ranks.run("gradients", world, job | {"micro_batch": micro_batch}, tmp_path, **values)
+    assert all(answer["loss"] == pytest.approx(whole["loss"], abs=1e-6) for answer in shared)
+    pairs = zip(torch.load(tmp_path / "whole.pt"), torch.load(tmp_path / "shared.pt"), strict=True)
+    assert all(torch.allclose(one, many, rtol=0, atol=1e-6) for one, many in pairs)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_gradient_that_is_no_number_on_one_rank_moves_no_rank(ranks, tiny, tmp_path: Path, precision: str):
+    job = tiny | {"precision": precision}
+    poison = {0: {"path": str(tmp_path / "0"), "poison": False}, 1: {"path": str(tmp_path / "1"), "poison": True}}
+    answers = ranks.run("gradients", 2, job, tmp_path, per_rank=poison)
+    assert [answer["moved"] for answer in answers] == [False, False]
+    assert answers[0]["scale"] == answers[1]["scale"] == (1.0 if precision == "fp32" else 32768.0)
+    poison[1]["poison"] = False
+    assert all(answer["moved"] for answer in ranks.run("gradients", 2, job, tmp_path, per_rank=poison))
+
+
+# --- A whole run
+
+
+def test_loss_falls_on_real_text(ranks, tiny, tmp_path: Path):
+    job = tiny | {"steps": 60, "batch": 16, "micro_batch": 16, "learning_rate": 1e-2}
+    assert ranks.run("train", 1, job, tmp_path, **NEVER) == [{"code": 0}]
+    losses = losses_of(tmp_path)
+    assert 5 < losses[0] < 6, "a new model knows nothing: the log of 257 tokens"
+    assert losses[-1] < losses[0] * 2 / 3
+    steps = [line for line in lines_of(tmp_path) if "loss" in line]
+    assert [line["step"] for line in steps] == list(range(1, 61))
+    assert [line["tokens"] for line in steps] == [step * 16 * 32 for step in range(1, 61)]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_run_cut_twice_computes_bit_for_bit_what_an_uncut_one_does(ranks, tiny, tmp_path: Path, precision: str):
+    tiny["model"]["dropout"] = 0.1
+    job = tiny | {"precision": precision}
+    assert ranks.run("train", 2, job, tmp_path / "uncut", **NEVER) == [{"code": 0}] * 2
+    # Asked on one rank each time, so that the other only follows; the second cut comes one step after the resume.
+    for rank, drain_at in ((1, 5), (0, 1)):
+        asked = {0: {"drain_at": None}, 1: {"drain_at": None}} | {rank: {"drain_at": drain_at}}
+        assert ranks.run("train", 2, job, tmp_path / "cut", per_rank=asked) == [{"code": 75}] * 2
+    assert ranks.run("train", 2, job, tmp_path / "cut", **NEVER) == [{"code": 0}] * 2
+    assert [event["step"] for event in events_of(tmp_path / "cut", "drain")] == [5, 6]
+    assert [event["step"] for event in events_of(tmp_path / "cut", "resume")] == [5, 6]
+    assert losses_of(tmp_path / "cut") == losses_of(tmp_path / "uncut")
+    assert same(weights_of(tmp_path / "cut", 12), weights_of(tmp_path / "uncut", 12))
+
+
+def test_a_run_cut_on_three_ranks_goes_on_bit_for_bit(ranks, tiny, tmp_path: Path):
+    """With three ranks the order in which a sum is taken depends on where a gradient lies in its bucket."""
+    ranks.run("train", 3, tiny, tmp_path / "uncut", **NEVER)
+    ranks.run("train", 3, tiny, tmp_path / "cut", drain_at=5)
+    ranks.run("train", 3, tiny, tmp_path / "cut", **NEVER)
+    assert same(weights_of(tmp_path / "cut", 12), weights_of(tmp_path / "uncut", 12))
+
+
+def test_another_world_size_computes_the_same_within_rounding(ranks, tiny, tmp_path: Path):
+    ranks.run("train", 2, tiny, tmp_path / "uncut", **NEVER)
+    for world, drain_at in ((2, 4), (1, 4), (3, None)):
+        ranks.run("train", world, tiny, tmp_path / "cut", drain_at=drain_at)
+    assert [event["world"] for event in events_of(tmp_path / "cut", "resume")] == [1, 3]
+    assert losses_of(tmp_path / "cut") == pytest.approx(losses_of(tmp_path / "uncut"), abs=1e-5)
+    cut, uncut = weights_of(tmp_path / "cut", 12)["model"], weights_of(tmp_path / "uncut", 12)["model"]
+    assert all(torch.allclose(cut[name], uncut[name], rtol=0, atol=1e-4) for name in uncut)
+
+
+def test_ranks_agree_on_rank_zeros_checkpoint_whatever_lies_on_their_own_scratch(ranks, tiny, tmp_path: Path):
+    ranks.run("train", 2, tiny, tmp_path, drain_at=8)
+    stale = tmp_path / "scratch-1" / "checkpoints"
+    (tmp_path / "scratch-0" / "checkpoints").rename(tmp_path / "lost")
+    stale.mkdir(parents=True)
+    (tmp_path / "lost" / "step-000000004").rename(stale / "step-000000004")
+    assert ranks.run("train", 2, tiny, tmp_path, **NEVER) == [{"code": 0}] * 2
+    assert [event["step"] for event in events_of(tmp_path, "resume")] == [8]
+
+
+def test_a_run_that_is_done_ends_at_once_and_completes_its_upload(ranks, tiny, tmp_path: Path):
+    ranks.run("train", 1, tiny, tmp_path, **NEVER)
+    (tmp_path / "store" / "checkpoints" / "step-000000012" / "manifest.json").unlink()
+    assert ranks.run("train", 1, tiny, tmp_path, **NEVER) == [{"code": 0}]
+    assert len(losses_of(tmp_path)) == 12
+    assert (tmp_path / "store" / "checkpoints" / "step-000000012" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"seed": 2}, "has seed 1, but the job 2"), ({"dataset": "other"}, "has dataset own-source, but the job other")],
+)
+def test_another_jobs_checkpoint_is_refused_on_every_rank(ranks, tiny, tmp_path: Path, change, message: str):
+    ranks.run("train", 2, tiny, tmp_path, drain_at=2)
+    answers = ranks.run("train", 2, tiny | change, tmp_path, **NEVER)
+    assert all(answer["error"].startswith("CheckpointError") and message in answer["error"] for answer in answers)
+
+
+def test_a_store_that_fails_is_recorded_while_training_goes_on_and_fails_the_end(ranks, tiny, tmp_path: Path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "checkpoints").write_text("in the way")
+    answers = ranks.run("train", 2, tiny, tmp_path, **NEVER)
+    assert all("CheckpointError: checkpoint of step 12 was not saved" in answer["error"] for answer in answers)
+    assert len(losses_of(tmp_path)) == 12
+    assert {event["step"] for event in events_of(tmp_path, "checkpoint-failed")} >= {4, 12}
+    assert (tmp_path / "scratch-0" / "checkpoints" / "step-000000012").is_dir()
+    (tmp_path / "store" / "checkpoints").unlink()
+    assert ranks.run("train", 2, tiny, tmp_path, **NEVER) == [{"code": 0}] * 2

@@ -1,0 +1,303 @@
+"""Checkpoints as files: written whole or not at all, verified before use, kept on scratch and in the store.
+
+A checkpoint is a folder `step-000000050` with its parts and a `manifest.json` that holds each part's size and SHA-256.
+On scratch it is written under a temporary name: parts, fsync, manifest, fsync, rename, fsync of the parent. In the
+store, where nothing can be renamed, the manifest is put last. Whatever moment a machine dies at, what bears the final
+name and a manifest is whole, or is found not to be by its hashes. Older checkpoints go only once a newer one stands.
+
+Nothing here imports torch, so that the command line lists and verifies checkpoints anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from trainer import layout
+from trainer.store import Missing, Store, sha256_file
+
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints on scratch."""
+
+VERSION = 1
+MANIFEST = "manifest.json"
+PARTIAL = ".tmp"
+DOOMED = ".old"
+DAMAGED = ".corrupt"
+
+Report = Callable[[str], None]
+
+
+class CheckpointError(Exception):
+    """A checkpoint can't be written or used."""
+
+
+class DamagedError(CheckpointError):
+    """The checkpoint is incomplete or altered; an older one may do."""
+
+
+Parts = Mapping[str, Callable[[BinaryIO], object]]
+"""The parts of a checkpoint: by file name, the function that writes its content."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a checkpoint; `size` is in bytes."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a checkpoint holds, and all that is needed to judge whether it fits a job."""
+
+    step: int
+    """Optimizer steps done."""
+    position: int
+    """Samples consumed."""
+    samples: int
+    """Samples in the dataset: the order of data depends on it."""
+    vocabulary: int
+    """Tokens known to the model."""
+    world: int
+    """Ranks that computed the step."""
+    generation: int
+    torch: str
+    """Version of torch that wrote it."""
+    job: dict[str, Any]
+    """The job, as job.json holds it."""
+    parts: tuple[Part, ...] = ()
+    version: int = VERSION
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size for part in self.parts)
+
+    def encode(self) -> bytes:
+        """The manifest as JSON."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Manifest:
+        """The inverse of `encode`. Raises `DamagedError`; `CheckpointError` for another version's."""
+        try:
+            values = json.loads(data)
+            version = values["version"]
+            if version == VERSION:
+                return cls(**values | {"parts": tuple(Part(**part) for part in values["parts"])})
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(f"its manifest is damaged ({error!r})") from None
+        raise CheckpointError(f"its manifest is of version {version}; this trainer reads version {VERSION}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A verified checkpoint on scratch."""
+
+    folder: Path
+    manifest: Manifest
+
+
+def name(step: int) -> str:
+    """The name of a checkpoint's folder."""
+    return f"step-{step:09d}"
+
+
+def steps_in(folder: Path) -> list[int]:
+    """The steps of the whole checkpoints on scratch, the newest first."""
+    found = [int(path.name.removeprefix("step-")) for path in folder.glob("step-" + "[0-9]" * 9)]
+    return sorted(found, reverse=True)
+
+
+def steps_in_store(store: Store) -> dict[int, list[str]]:
+    """The keys of every checkpoint in the store, whole ones and others, by step, the newest first."""
+    keys: dict[int, list[str]] = {}
+    for entry in store.list(layout.CHECKPOINTS):
+        folder = entry.key.removeprefix(layout.CHECKPOINTS).split("/")[0]
+        if folder.removeprefix("step-").isdecimal():
+            keys.setdefault(int(folder.removeprefix("step-")), []).append(entry.key)
+    return dict(sorted(keys.items(), reverse=True))
+
+
+def _is_whole(step: int, keys: list[str]) -> bool:
+    return layout.checkpoint(step) + MANIFEST in keys
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
+    """Write a checkpoint to scratch; the manifest's parts are filled in. Raises `OSError` and what parts raise."""
+    partial = folder / (name(manifest.step) + PARTIAL)
+    _discard(partial)
+    partial.mkdir(parents=True)
+    try:
+        written = tuple(_write_part(partial / part, content) for part, content in parts.items())
+        manifest = replace(manifest, parts=written)
+        _write_part(partial / MANIFEST, lambda file: file.write(manifest.encode()))
+        _sync_folder(partial)
+        final = folder / name(manifest.step)
+        _discard(final)
+        partial.rename(final)
+        _sync_folder(folder)
+    except Exception:
+        _discard(partial)
+        raise
+    return Found(final, manifest)
+
+
+def publish(found: Found, store: Store) -> bool:
+    """Copy a checkpoint from scratch to the store, its manifest last; False where the store has it already.
+
+    Raises `StoreError`, and `CheckpointError` where the store doesn't hold what it was sent.
+    """
+    prefix = layout.checkpoint(found.manifest.step)
+    manifest = found.manifest.encode()
+    try:
+        if store.get(prefix + MANIFEST) == manifest:
+            return False
+        store.delete(prefix + MANIFEST)
+    except Missing:
+        pass
+    for part in found.manifest.parts:
+        store.upload(found.folder / part.name, prefix + part.name)
+    held = {entry.key: entry.size for entry in store.list(prefix)}
+    for part in found.manifest.parts:
+        if held.get(prefix + part.name) != part.size:
+            raise CheckpointError(
+                f"{store.url(prefix + part.name)}: {held.get(prefix + part.name)} bytes after an upload of {part.size}"
+            )
+    store.put(prefix + MANIFEST, manifest)
+    return True
+
+
+def prune(folder: Path, store: Store, keep: int) -> None:
+    """Remove all but the newest `keep` whole checkpoints, and older unfinished ones. To be called after `publish`."""
+    for step in steps_in(folder)[keep:]:
+        _discard(folder / name(step))
+    held = steps_in_store(store)
+    whole = [step for step, keys in held.items() if _is_whole(step, keys)]
+    for step, keys in held.items():
+        if step in whole[keep:] or (whole and step < whole[0] and step not in whole):
+            for key in sorted(keys, key=lambda key: not key.endswith(MANIFEST)):
+                store.delete(key)
+
+
+def _write_part(path: Path, content: Callable[[BinaryIO], object]) -> Part:
+    with path.open("xb") as file:
+        content(file)
+        file.flush()
+        os.fsync(file.fileno())
+    return Part(path.name, path.stat().st_size, sha256_file(path))
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _discard(folder: Path) -> None:
+    """Remove a folder, if it is there, so that no moment shows a part of it under a checkpoint's name."""
+    if folder.suffix not in (PARTIAL, DOOMED) and folder.exists():
+        doomed = folder.with_name(folder.name + DOOMED)
+        _discard(doomed)
+        folder = folder.rename(doomed)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def find(folder: Path, store: Store, report: Report) -> Found | None:
+    """The newest checkpoint that verifies, brought to scratch if need be; None where there is none.
+
+    One that is damaged is reported in a sentence and set aside under another name, so that no restart meets it again;
+    the next older takes its place. Raises `StoreError`, and `CheckpointError` for a manifest of another version.
+    """
+    for leftover in (*folder.glob(f"step-*{PARTIAL}"), *folder.glob(f"step-*{DOOMED}")):
+        _discard(leftover)
+    local = [(step, 1) for step in steps_in(folder)]
+    remote = [(step, 0) for step, keys in steps_in_store(store).items() if _is_whole(step, keys)]
+    for step, is_local in sorted(local + remote, reverse=True):
+        path = folder / name(step)
+        try:
+            return Found(path, verify(path)) if is_local else fetch(folder, store, step)
+        except DamagedError as error:
+            place = str(path) if is_local else store.url(layout.checkpoint(step))
+            report(f"{place}: {error}; set aside as {DAMAGED}, going on with an older checkpoint")
+            if is_local:
+                _set_aside(path)
+            else:
+                _set_aside_in_store(store, step)
+    return None
+
+
+def verify(folder: Path) -> Manifest:
+    """The manifest of a folder whose parts have the sizes and SHA-256 that it says. Raises `DamagedError`."""
+    manifest = _manifest(folder)
+    for part in manifest.parts:
+        path = folder / part.name
+        size = path.stat().st_size if path.is_file() else None
+        if size != part.size:
+            raise DamagedError(f"{part.name} has {size or 0} bytes, its manifest says {part.size}")
+        if sha256_file(path) != part.sha256:
+            raise DamagedError(f"{part.name} was altered: its SHA-256 is not the manifest's")
+    return manifest
+
+
+def fetch(folder: Path, store: Store, step: int) -> Found:
+    """A checkpoint of the store, copied to scratch and verified there. Raises `DamagedError` and `StoreError`."""
+    partial = folder / (name(step) + PARTIAL)
+    _discard(partial)
+    partial.mkdir(parents=True)
+    try:
+        prefix = layout.checkpoint(step)
+        store.download(prefix + MANIFEST, partial / MANIFEST)
+        for part in _manifest(partial).parts:
+            store.download(prefix + part.name, partial / part.name)
+        manifest = verify(partial)
+    except Missing as error:
+        _discard(partial)
+        raise DamagedError(f"incomplete ({error})") from None
+    except Exception:
+        _discard(partial)
+        raise
+    final = folder / name(step)
+    partial.rename(final)
+    return Found(final, manifest)
+
+
+def _manifest(folder: Path) -> Manifest:
+    try:
+        return Manifest.decode((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        raise DamagedError("its manifest is missing") from None
+
+
+def _set_aside(folder: Path) -> None:
+    aside = folder.with_name(folder.name + DAMAGED)
+    if aside.exists():
+        shutil.rmtree(aside)
+    folder.rename(aside)
+
+
+def _set_aside_in_store(store: Store, step: int) -> None:
+    """Without its manifest a checkpoint doesn't count; its parts can be looked into until they are pruned."""
+    key = layout.checkpoint(step) + MANIFEST
+    try:
+        store.put(key + DAMAGED, store.get(key))
+    except Missing:
+        return
+    store.delete(key)

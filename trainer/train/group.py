@@ -1,0 +1,75 @@
+"""The ranks of one generation: their process group, and words passed from rank 0 to the others outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from trainer.train.setting import InvalidSetting, Setting
+
+MEET_S = 120
+"""Seconds that ranks wait for each other at the start: nodes boot at their own pace."""
+
+WORK_S = 60
+"""Seconds that one collective may take once all ranks have met: a lost or frozen peer costs no more."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """This process among its peers."""
+
+    rank: int
+    world: int
+    device: torch.device
+    store: Store
+
+    def told(self, word: str, make: Callable[[], bytes], seconds: float) -> bytes:
+        """What `make` gives on rank 0, on every rank; the others wait for it, for so many seconds at most.
+
+        For what may outlast a collective's limit, such as reading or saving a checkpoint. `word` is used once.
+        """
+        if self.rank == 0:
+            value = make()
+            self.store.set(word, value.decode())
+            return value
+        self.store.wait([word], timedelta(seconds=seconds))
+        return self.store.get(word)
+
+
+@contextmanager
+def joined(setting: Setting) -> Iterator[Group]:
+    """The process group that the environment describes: NCCL where there are GPUs, else gloo; alone without one."""
+    device = _device(setting)
+    address = "env://" if setting.world > 1 else "tcp://127.0.0.1:0?rank=0&world_size=1"
+    store, _, _ = next(rendezvous(address, timeout=timedelta(seconds=MEET_S)))
+    store.set_timeout(timedelta(seconds=MEET_S))
+    # torchrun keeps one store over its restarts: what an earlier attempt wrote must not be read by this one.
+    store = PrefixStore(f"trainwright/{setting.generation}/{setting.attempt}", store)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=store,
+        rank=setting.rank,
+        world_size=setting.world,
+        timeout=timedelta(seconds=WORK_S),
+        device_id=device if device.type == "cuda" else None,
+    )
+    yield Group(setting.rank, setting.world, device, store)
+    # Only after success: among failed peers this could wait for them, and the process ends anyway.
+    dist.destroy_process_group()
+
+
+def _device(setting: Setting) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if setting.local_rank >= count:
+        raise InvalidSetting(f"LOCAL_RANK: {setting.local_rank}, but this node has {count} GPUs; start fewer workers")
+    torch.cuda.set_device(setting.local_rank)
+    return torch.device("cuda", setting.local_rank)

@@ -1,0 +1,255 @@
+"""The training loop: distributed data parallel, a constant global batch, exact resume, saving on request.
+
+What makes a run exact: the order of samples is a function of seed and position, the learning rate of the step, dropout
+of seed, step and rank. A checkpoint therefore holds the model, the optimizer, the gradient scaler and one integer, the
+samples consumed, and rank 0 writes it alone. Resumed on as many ranks, a run computes on bit for bit; on another number
+of ranks it computes the same up to the rounding of sums taken in another order.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from trainer.exits import DONE, DRAINED
+from trainer.train.checkpoint import CHECKPOINTS, CheckpointError, Found, Manifest
+from trainer.train.config import Job
+from trainer.train.feed import Feed, MicroSteps
+from trainer.train.group import Group, joined
+from trainer.train.learner import Learner, build
+from trainer.train.metrics import Metrics
+from trainer.train.model import parameter_count
+from trainer.train.order import mix
+from trainer.train.restore import restore
+from trainer.train.saver import Saver
+from trainer.train.schedule import learning_rate
+from trainer.train.setting import Setting
+from trainer.train.tokens import Tokens
+
+FINISH_S = 600
+"""Seconds that the last checkpoint of a finished run may take, uploads included."""
+
+DRAIN_S = 100
+"""Seconds that the checkpoint of a drain may take: AWS reclaims a spot instance 120 s after its notice."""
+
+MARGIN_S = 30
+"""Seconds that the others wait beyond that for rank 0's word."""
+
+SKIPS = 10
+"""Steps in a row without a finite gradient, after which the run has diverged."""
+
+AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class DivergedError(Exception):
+    """The gradient stopped being finite."""
+
+
+def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], asked: Callable[[], bool]) -> int:
+    """Train to the end, or until a drain; the exit code. Every rank calls it.
+
+    `found` gives rank 0 the checkpoint to go on from; `asked` says whether this rank was told to drain. Raises
+    `DataError`, `CheckpointError`, `StoreError`, `DivergedError`, and torch's errors when a peer is lost.
+    """
+    path = setting.metrics if setting.rank == 0 else None
+    with (
+        joined(setting) as group,
+        Metrics(path, generation=setting.generation, world=setting.world) as metrics,
+    ):
+        run = Run(job, setting, group, metrics, found)
+        drained = False
+        while run.step < job.steps and not drained:
+            drained = run.advance(asked())
+        run.finish()
+    return DONE if run.step == job.steps else DRAINED
+
+
+class Run:
+    """One rank's part of a run, in one generation. Raises what `train` does."""
+
+    # --- Start: data, model, and where an earlier generation left off
+
+    def __init__(
+        self, job: Job, setting: Setting, group: Group, metrics: Metrics, found: Callable[[], Found | None]
+    ) -> None:
+        self.job, self.setting, self.group, self.metrics = job, setting, group, metrics
+        self.tokens = Tokens(setting.data, job.model.context)
+        self.feed = Feed(self.tokens, job, group)
+        self.saver = Saver(setting.scratch / CHECKPOINTS, setting.store, job.checkpoint.keep)
+        resumed = restore(found, job, self.tokens, group)
+        self.step = resumed.manifest.step if resumed else 0
+        """Optimizer steps done."""
+        self.position = resumed.manifest.position if resumed else 0
+        """Samples consumed."""
+        self.learner = build(job, self.tokens.vocabulary, group, resumed.state if resumed else None)
+        if resumed and resumed.source:
+            self.saver.publish(resumed.source)
+        self.saved_step, self.saved_at = self.step, time.monotonic()
+        self.due = False
+        self.skips = 0
+        metrics.event(
+            "resume" if resumed else "start",
+            step=self.step,
+            position=self.position,
+            parameters=parameter_count(self.learner.model),
+            samples=len(self.tokens),
+        )
+
+    # --- One step
+
+    def advance(self, asked: bool) -> bool:
+        """Take one optimizer step; whether any rank was `asked` to drain, on which all ranks agree."""
+        began = time.perf_counter()
+        micro_steps = self.feed.take(self.position)
+        data_s = time.perf_counter() - began
+        self.step += 1
+        rate = learning_rate(
+            self.step, peak=self.job.learning_rate, warmup_steps=self.job.warmup_steps, steps=self.job.steps
+        )
+        torch.manual_seed(mix(self.job.seed, self.step, self.group.rank))
+        computed = compute(self.learner, micro_steps, rate, asked, self.job, self.group)
+        self.position += self.job.batch
+        if self.group.rank == 0:
+            self.record(computed, rate, time.perf_counter() - began, data_s)
+            if self.step < self.job.steps and not computed.drain:
+                self.save_if_due()
+            self.tell()
+        self.skips = 0 if math.isfinite(computed.norm) else self.skips + 1
+        if self.skips == SKIPS:
+            raise DivergedError(
+                f"step {self.step}: the gradient was not finite for {SKIPS} steps in a row; lower learning_rate"
+            )
+        if gc.isenabled():
+            # What lives after a first step lives to the end, and the loop makes no cycles worth a pause.
+            gc.collect()
+            gc.freeze()
+            gc.disable()
+        return computed.drain
+
+    def record(self, computed: Computed, rate: float, step_s: float, data_s: float) -> None:
+        """Write the step's line of metrics."""
+        tokens = self.job.batch * self.job.model.context
+        self.metrics.step(
+            step=self.step,
+            steps=self.job.steps,
+            loss=computed.loss,
+            lr=rate,
+            grad_norm=computed.norm,
+            tokens=self.position * self.job.model.context,
+            tokens_per_second=round(tokens / step_s, 1),
+            step_ms=round(step_s * 1e3, 3),
+            data_ms=round(data_s * 1e3, 3),
+        )
+
+    # --- Saving: rank 0 alone, since all ranks hold the same
+
+    def save_if_due(self) -> None:
+        """Save at the interval's end. A save under way puts it off: a slow store delays checkpoints, never steps."""
+        every = self.job.checkpoint
+        elapsed = time.monotonic() - self.saved_at
+        self.due |= self.step % every.every_steps == 0 or elapsed >= every.every_seconds
+        if self.due and not self.saver.busy:
+            self.save()
+
+    def save(self) -> None:
+        """Start to save the state after the current step."""
+        manifest = Manifest(
+            step=self.step,
+            position=self.position,
+            samples=len(self.tokens),
+            vocabulary=self.tokens.vocabulary,
+            world=self.group.world,
+            generation=self.setting.generation,
+            torch=torch.__version__,
+            job=asdict(self.job),
+        )
+        self.saver.save(manifest, self.learner.state())
+        self.saved_step, self.saved_at, self.due = self.step, time.monotonic(), False
+
+    def tell(self) -> str:
+        """Record how saves ended; the last one's error, empty where it had none. The older checkpoints stand anyway."""
+        error = ""
+        for outcome in self.saver.outcomes():
+            error = outcome.error
+            if error:
+                self.metrics.event("checkpoint-failed", step=outcome.step, key=outcome.key, error=error)
+            else:
+                stall_ms = round(outcome.stall_ms, 3)
+                self.metrics.event(
+                    "checkpoint", step=outcome.step, key=outcome.key, bytes=outcome.size, stall_ms=stall_ms
+                )
+        return error
+
+    # --- End: the last checkpoint, which all ranks wait for
+
+    def finish(self) -> None:
+        """Save the last step, on scratch and in the store. Raises `CheckpointError`, on every rank, if that fails."""
+        done = self.step == self.job.steps
+        limit = FINISH_S if done else DRAIN_S
+        if not done:
+            self.metrics.event("drain", step=self.step)
+
+        def close() -> bytes:
+            deadline = time.monotonic() + limit
+            if self.saver.wait(limit) and self.saved_step < self.step:
+                self.tell()
+                self.save()
+            if not self.saver.wait(deadline - time.monotonic()):
+                return f"step {self.step}: its checkpoint was not saved within {limit} s".encode()
+            return self.tell().encode()
+
+        if problem := self.group.told("finished", close, limit + MARGIN_S).decode():
+            raise CheckpointError(problem)
+        if done:
+            self.metrics.event("done", step=self.step)
+        dist.barrier()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What one step gave, the same on every rank."""
+
+    loss: float
+    """Mean over all tokens of the global batch, before the update."""
+    norm: float
+    """Norm of the gradient before clipping."""
+    drain: bool
+    """Whether any rank was asked to drain."""
+
+
+def compute(learner: Learner, micro_steps: MicroSteps, rate: float, asked: bool, job: Job, group: Group) -> Computed:
+    """One optimizer step of the whole group. A gradient that isn't finite, which all ranks see alike, moves nothing."""
+    tokens_in_batch = job.batch * job.model.context
+    votes = torch.zeros(2, dtype=torch.float64, device=group.device)
+    learner.optimizer.zero_grad()
+    for number, (tokens, targets) in enumerate(micro_steps, start=1):
+        with (
+            nullcontext() if number == len(micro_steps) else learner.shared.no_sync(),
+            torch.autocast(group.device.type, AUTOCAST[job.precision], enabled=job.precision != "fp32"),
+        ):
+            loss: Tensor = learner.shared(tokens, targets)
+            # DDP averages over ranks: times ranks, by the tokens of all, makes the sum of sums the mean over tokens,
+            # however unevenly ranks and micro-steps share the batch.
+            learner.scaler.scale(loss * (group.world / tokens_in_batch)).backward()  # type: ignore[no-untyped-call]
+        votes[0] += loss.detach()
+    votes[1] = asked
+    pending = dist.all_reduce(votes, async_op=True)
+    learner.scaler.unscale_(learner.optimizer)
+    norm = float(clip_grad_norm_(learner.model.parameters(), job.clip))
+    for parameters in learner.optimizer.param_groups:
+        parameters["lr"] = rate
+    if math.isfinite(norm):
+        learner.scaler.step(learner.optimizer)
+    learner.scaler.update()
+    pending.wait()
+    loss_sum, drains = votes.tolist()
+    return Computed(loss_sum / tokens_in_batch, norm, drains > 0)

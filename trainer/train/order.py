@@ -1,0 +1,81 @@
+"""Which sample stands where: the order of data as a pure function of seed and position.
+
+A run's position is one integer, the number of samples consumed. Sample `i` of the run is found without any state: each
+epoch is a permutation of all samples, drawn from (seed, epoch) by a Feistel network, in constant memory. Nothing here
+knows the number of ranks but `shares`, which cuts one step's samples into what each rank computes: the sequence of
+samples is the same for any world size and across restarts.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+ROUNDS = 6
+"""Feistel rounds. Four make a pseudo-random permutation (Luby and Rackoff, 1988); two more cover small domains."""
+
+_MASK64 = (1 << 64) - 1
+
+
+def mix(*values: int) -> int:
+    """One well-mixed 64-bit number from whole numbers; their order matters (the finaliser of SplitMix64)."""
+    state = 0
+    for value in values:
+        state = (state + value + 0x9E3779B97F4A7C15) & _MASK64
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK64
+        state ^= state >> 31
+    return state
+
+
+def permute(offsets: Indices, samples: int, key: int) -> Indices:
+    """Where a permutation of [0, samples) sends `offsets`; `key` chooses the permutation.
+
+    The network permutes the next even power of two; values that land beyond `samples` are sent through it again until
+    they don't (cycle walking), fewer than four times on average.
+    """
+    half = max(1, ((samples - 1).bit_length() + 1) // 2)
+    keys = [np.uint64(mix(key, number)) for number in range(ROUNDS)]
+    values = _feistel(offsets.astype(np.uint64), half, keys)
+    while (beyond := values >= samples).any():
+        values[beyond] = _feistel(values[beyond], half, keys)
+    return values.astype(np.int64)
+
+
+def samples_at(position: int, count: int, samples: int, seed: int) -> Indices:
+    """The samples at run positions [position, position + count), of a dataset of `samples` samples."""
+    positions = np.arange(position, position + count, dtype=np.int64)
+    epochs, offsets = np.divmod(positions, samples)
+    order = np.empty(count, dtype=np.int64)
+    for epoch in np.unique(epochs):
+        chosen = epochs == epoch
+        order[chosen] = permute(offsets[chosen], samples, mix(seed, int(epoch)))
+    return order
+
+
+def shares(batch: int, micro_batch: int, world: int, rank: int) -> list[range]:
+    """The places in a step's batch that `rank` computes, one range a micro-step, each at most `micro_batch` long.
+
+    Ranks get contiguous shares that differ by one sample at most, cut into equal micro-steps. A rank beyond the batch's
+    size gets one empty range: it still takes part in the step's collectives.
+    """
+    first, end = batch * rank // world, batch * (rank + 1) // world
+    micro_steps = max(1, -(-(end - first) // micro_batch))
+    cuts = [first + (end - first) * number // micro_steps for number in range(micro_steps + 1)]
+    return [range(low, high) for low, high in pairwise(cuts)]
+
+
+def _feistel(values: Words, half: int, keys: list[np.uint64]) -> Words:
+    """A permutation of [0, 4**half): each round mixes one half of the bits into the other."""
+    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = values >> width, values & mask
+    for key in keys:
+        mixed = (right ^ key) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x94D049BB133111EB)
+        left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+    return (left << width) | right
