@@ -1,4 +1,4 @@
-"""The page's charts, as SVG: loss, throughput, and the timeline of nodes. Colours are the stylesheet's (`cli/style.py`).
+"""The page's charts, as SVG: loss, throughput, and the timeline of nodes. Their colours stand in `cli/style.py`.
 
 Each is drawn twice, for wide and for narrow screens, since text in a picture that shrinks can't be read. What a chart
 holds is bounded by its width, not by the length of the run.
@@ -23,7 +23,11 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 30
 """Room around a plot for what its axes say, in pixels."""
 
 SMOOTHING = 40
-"""A smoothed line takes the mean over this part of all points."""
+LEAST_SMOOTHED = 9
+"""A smoothed line takes means over this part of all points, and over this many at least."""
+
+FEW = 30
+"""Points up to which a smoothed line would say less than they do."""
 
 MOST_ROWS = 40
 """Nodes in the timeline."""
@@ -36,6 +40,12 @@ class Plot:
     x: Scale
     y: Scale
 
+    def curve(self, points: Sequence[Point]) -> str:
+        """What was measured, thin, below its mean; as it is where there are few points."""
+        if len(points) <= FEW:
+            return self.line(points, "each")
+        return self.line(points, "raw") + self.line(_smoothed(points), "mean")
+
     def line(self, points: Sequence[Point], kind: str) -> str:
         """A line through points, thinned to what the width can show; a lone one is a dot."""
         shown = thin(points, int(self.x.end - self.x.start))
@@ -44,13 +54,14 @@ class Plot:
         places = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in shown)
         return f'<polyline class="{kind}" points="{places}"/>'
 
-    def grid(self, across: Iterable[float], up: Iterable[float], named: Callable[[float], str], title: str) -> str:
+    def grid(self, across: Iterable[float], up: Sequence[float], named: Callable[[float], str], title: str) -> str:
         """Lines and labels of both axes; `title` says what the upright one measures."""
         parts = [f'<text class="axis" x="0" y="12">{escape(title)}</text>']
+        unit = "M" if up[-1] >= 1_000_000 else "k" if up[-1] >= 10_000 else ""
         for value in up:
             y = self.y(value)
             parts.append(f'<line class="grid" x1="{self.x.start}" x2="{self.x.end}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(f'<text class="end" x="{self.x.start - 8}" y="{y + 4:.1f}">{_number(value)}</text>')
+            parts.append(f'<text class="end" x="{self.x.start - 8}" y="{y + 4:.1f}">{_number(value, unit)}</text>')
         parts.append(self.base(across, named, self.y.start))
         return "".join(parts)
 
@@ -68,9 +79,8 @@ def loss_chart(history: History, width: int) -> str:
     height = 300 if width == WIDE else 240
     low, high = _room([y for _, y in points])
     last = max(points[-1][0], 2.0)
-    plot = Plot(Scale(1, last, LEFT, width - RIGHT), Scale(low, high, height - BOTTOM, TOP))
-    mean = _smoothed(points)
-    at = dict(mean)
+    plot = Plot(Scale(1, last, LEFT, width - RIGHT), Scale(low, high, height - BOTTOM, TOP + 12))
+    at = dict(_smoothed(points))
     saved = {round(plot.x(event.step)): event.step for event in history.events if event.event == "checkpoint"}
     marks = (
         f'<circle class="mark" cx="{x}" cy="{plot.y(at[step]):.1f}" r="3.5"><title>checkpoint at step {step:,}</title>'
@@ -80,12 +90,12 @@ def loss_chart(history: History, width: int) -> str:
     )
     first, end = points[0], points[-1]
     labels = (
-        f'<text class="value" x="{plot.x(first[0]) + 8:.1f}" y="{plot.y(first[1]) + 4:.1f}">{loss(first[1])}</text>'
-        f'<text class="value end" x="{plot.x(end[0]):.1f}" y="{plot.y(end[1]) - 14:.1f}">{loss(end[1])}</text>'
+        f'<text class="value" x="{plot.x(first[0]):.1f}" y="{plot.y(first[1]) - 8:.1f}">{loss(first[1])}</text>'
+        f'<text class="value end" x="{plot.x(end[0]):.1f}" y="{plot.y(end[1]) - 12:.1f}">{loss(end[1])}</text>'
     )
     across = [1.0, *(tick for tick in ticks(1, last, width // 90, whole=True) if tick > last / 30)]
     grid = plot.grid(across, ticks(low, high, 6), lambda value: f"{value:,.0f}", "loss, by step")
-    body = grid + plot.line(points, "raw") + plot.line(mean, "mean") + "".join(marks) + labels
+    body = grid + plot.curve(points) + "".join(marks) + labels
     told = f"Loss over {len(points):,} steps, from {loss(first[1])} to {loss(end[1])}."
     return _svg("loss", width, height, "Loss", told, body)
 
@@ -93,7 +103,7 @@ def loss_chart(history: History, width: int) -> str:
 def throughput_chart(history: History, began: float, width: int) -> str:
     """Tokens per second over the run's time, generation by generation, with marks where one ended and why."""
     rows: dict[int, list[Point]] = {}
-    for step in history.steps:
+    for step in history.taken:
         rows.setdefault(step.generation, []).append((step.time - began, step.tokens_per_second))
     if not rows:
         return ""
@@ -103,8 +113,7 @@ def throughput_chart(history: History, began: float, width: int) -> str:
     plot = Plot(Scale(0, end, LEFT, width - RIGHT), Scale(0, top, height - BOTTOM, TOP + 18))
     parts = [plot.grid(time_ticks(end, width // 90), ticks(0, top, 5), stamp, "tokens per second, by time")]
     for number, points in sorted(rows.items()):
-        parts.append(_band(history, number, plot, began) + plot.line(points, "raw"))
-        parts.append(plot.line(_smoothed(points), "mean"))
+        parts.append(_band(history, number, plot, began) + plot.curve(points))
     rate = median(rate for points in rows.values() for _, rate in points)
     told = f"Throughput over {duration(end)}, {rate:,.0f} tokens per second in the median."
     return _svg("throughput", width, height, "Throughput", told, "".join(parts))
@@ -177,7 +186,8 @@ def _band(history: History, number: int, plot: Plot, began: float) -> str:
 
 
 def _smoothed(points: Sequence[Point]) -> list[Point]:
-    means = smooth([y for _, y in points], len(points) // SMOOTHING)
+    window = max(len(points) // SMOOTHING, LEAST_SMOOTHED) if len(points) > FEW else 1
+    means = smooth([y for _, y in points], window)
     return [(x, mean) for (x, _), mean in zip(points, means, strict=True)]
 
 
@@ -195,10 +205,10 @@ def _end(history: History) -> float:
     return max([*told, *booted, *([history.outcome.ended] if history.outcome else [])])
 
 
-def _number(value: float) -> str:
-    if abs(value) >= 1_000_000:
-        return f"{value / 1_000_000:g}M"
-    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 9):,g}"
+def _number(value: float, unit: str) -> str:
+    """A tick's value; all of an axis are told in one unit, thousands or millions."""
+    scaled = value / {"": 1, "k": 1_000, "M": 1_000_000}[unit]
+    return f"{round(scaled, 9):,g}{unit if value else ''}"
 
 
 def _svg(name: str, width: int, height: float, title: str, told: str, body: str) -> str:

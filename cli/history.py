@@ -125,8 +125,13 @@ class History:
     @property
     def steps(self) -> list[Step]:
         """The steps that count, in order: one that was done again after a fault counts as it was last done."""
-        last = {item.step: item for item in self._items() if isinstance(item, Step)}
+        last = {item.step: item for item in self.taken}
         return [last[step] for step in sorted(last)]
+
+    @property
+    def taken(self) -> list[Step]:
+        """Every step as it was taken, in order of its telling, those that were done again too."""
+        return [item for item in self._items() if isinstance(item, Step)]
 
     @property
     def events(self) -> list[Event]:
@@ -136,7 +141,7 @@ class History:
     @property
     def repeated(self) -> int:
         """Steps that were done again, because what followed the last checkpoint was lost."""
-        return sum(isinstance(item, Step) for item in self._items()) - len(self.steps)
+        return len(self.taken) - len(self.steps)
 
     @property
     def spans(self) -> dict[int, Span]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -19,6 +19,9 @@ from cli.words import counted, duration, loss, plain, size, stamp
 MOST_LINES = 100
 """In any table."""
 
+MOST_MEMBERS = 8
+"""Of one generation, by name."""
+
 LONG_VERDICT = 60
 """Characters from which on a verdict is a sentence, not a headline."""
 
@@ -30,9 +33,7 @@ def html(history: History, facts: Facts, *, now: float) -> str:
     sections = (
         _header(found, facts),
         _figures(found),
-        _loss(history),
-        _throughput(history, began),
-        _timeline(history, began),
+        _charts(history, began),
         _generations(history, began),
         _nodes(history),
         _checkpoints(history, facts, began),
@@ -87,46 +88,36 @@ def _key_figures(found: Figures) -> Iterator[tuple[str, str, str]]:
         yield "Wall time", duration(found.wall_s), ""
 
 
-def _loss(history: History) -> str:
-    legend = _legend(
-        ('<line class="raw" x1="0" x2="14" y1="6" y2="6"/>', "each step"),
-        ('<line class="mean" x1="0" x2="14" y1="6" y2="6"/>', "smoothed"),
-        ('<circle class="mark" cx="7" cy="6" r="3.5"/>', "checkpoint"),
-    )
-    return _charted("Loss", loss_chart(history, WIDE), loss_chart(history, NARROW), legend)
+SIGNS = {
+    "each": ('<line class="each" x1="0" x2="14" y1="6" y2="6"/>', "each step"),
+    "raw": ('<line class="raw" x1="0" x2="14" y1="6" y2="6"/>', "each step"),
+    "mean": ('<line class="mean" x1="0" x2="14" y1="6" y2="6"/>', "smoothed"),
+    "mark": ('<circle class="mark" cx="7" cy="6" r="3.5"/>', "checkpoint"),
+    "band": ('<rect class="band" width="14" height="12"/>', "a generation trains"),
+    "fault": ('<path class="fault" d="M2,2h10l-5,8z"/>', "a fault ended it"),
+    "change": ('<path class="change" d="M2,2h10l-5,8z"/>', "nodes came or left"),
+    **{f"boot{at}": (f'<rect class="boot{at}" width="14" height="12"/>', step) for at, step in enumerate(BOOT_STEPS)},
+    "failed": ('<rect class="failed" width="14" height="12"/>', "failed"),
+    "training": ('<rect class="training" width="14" height="12"/>', "training, by generation"),
+}
+"""What a legend says of each kind of thing that a chart may hold."""
 
 
-def _throughput(history: History, began: float) -> str:
-    legend = _legend(
-        ('<rect class="band" width="14" height="12"/>', "a generation trains"),
-        ('<path class="fault" d="M2,2h10l-5,8z"/>', "a fault ended it"),
-        ('<path class="change" d="M2,2h10l-5,8z"/>', "nodes came or left"),
-    )
-    wide, narrow = throughput_chart(history, began, WIDE), throughput_chart(history, began, NARROW)
-    return _charted("Throughput", wide, narrow, legend)
-
-
-def _timeline(history: History, began: float) -> str:
-    boot = [(f'<rect class="boot{order}" width="14" height="12"/>', step) for order, step in enumerate(BOOT_STEPS)]
-    failed = any(boot.failed for boot in history.boots.values())
-    legend = _legend(
-        *boot,
-        *([('<rect class="failed" width="14" height="12"/>', "failed")] if failed else []),
-        ('<rect class="training" width="14" height="12"/>', "training, by generation"),
-    )
+def _charts(history: History, began: float) -> str:
     more = len({*history.boots, *history.cards}) - MOST_ROWS
     note = f'<p class="note">{counted(more, "more node")} not shown.</p>' if more > 0 else ""
-    wide, narrow = timeline(history, began, WIDE), timeline(history, began, NARROW)
-    return _charted("Nodes over time", wide, narrow, legend + note)
+    return (
+        _charted("Loss", loss_chart(history, WIDE), loss_chart(history, NARROW))
+        + _charted("Throughput", throughput_chart(history, began, WIDE), throughput_chart(history, began, NARROW))
+        + _charted("Nodes over time", timeline(history, began, WIDE), timeline(history, began, NARROW), note)
+    )
 
 
-def _charted(title: str, wide: str, narrow: str, below: str) -> str:
-    return f"<section><h2>{title}</h2><figure>{wide}{narrow}{below}</figure></section>" if wide else ""
-
-
-def _legend(*entries: tuple[str, str]) -> str:
-    items = (f'<li><svg viewBox="0 0 14 12" aria-hidden="true">{sign}</svg>{name}</li>' for sign, name in entries)
-    return f'<ul class="legend">{"".join(items)}</ul>'
+def _charted(title: str, wide: str, narrow: str, note: str = "") -> str:
+    held = [sign for kind, sign in SIGNS.items() if f'class="{kind}"' in wide]
+    items = (f'<li><svg viewBox="0 0 14 12" aria-hidden="true">{sign}</svg>{name}</li>' for sign, name in held)
+    legend = f'<ul class="legend">{"".join(items)}</ul>' if held else ""
+    return f"<section><h2>{title}</h2><figure>{wide}{narrow}{legend}{note}</figure></section>" if wide else ""
 
 
 def _generations(history: History, began: float) -> str:
@@ -134,19 +125,19 @@ def _generations(history: History, began: float) -> str:
     rows = []
     for number, generation in sorted(history.generations.items(), reverse=True)[:MOST_LINES]:
         span = spans.get(number)
-        members = " ".join(escape(member.node) for member in generation.members[:8])
-        more = f" and {len(generation.members) - 8:,} more" if len(generation.members) > 8 else ""
+        ids = (f'<span class="id">{escape(member.node)}</span>' for member in generation.members[:MOST_MEMBERS])
+        more = len(generation.members) - MOST_MEMBERS
         rows.append([
             str(number),
             escape(why(generation)),
-            f'<span class="id">{members}</span>{more}',
+            " ".join(ids) + (f" and {more:,} more" if more > 0 else ""),
             str(generation.world),
             stamp(span.started - began) if span else "",
             duration(span.ended - span.started) if span else "",
             f"{span.first:,} to {span.last:,}" if span and span.first is not None else "none",
         ])  # fmt: skip
-    headings = ("Number", "Why", "Nodes", ">World", ">Started", ">Length", ">Steps")
-    caption = "Each change of members makes a new generation; the newest first."
+    headings = ("Number", "=Why", "Nodes", ">World", ">Started", ">Length", ">Steps")
+    caption = "One for each change of members, newest first."
     return _table("Generations", caption, headings, rows)
 
 
@@ -158,7 +149,7 @@ def _nodes(history: History) -> str:
         rows.append([
             f'<span class="id">{escape(node.node)}</span>',
             escape(node.address),
-            f'<span class="{node.tone}">{escape(node.state)}</span>',
+            f'<span class="state {node.tone}">{escape(node.state)}</span>',
             *(took.get(step, "") for step in BOOT_STEPS),
             "" if node.boot_s is None else f"{node.boot_s:.1f}",
         ])  # fmt: skip
@@ -186,23 +177,27 @@ def _checkpoints(history: History, facts: Facts, began: float) -> str:
     where = f'<p class="note"><span class="id">{escape(plain(facts.checkpoints_url))}</span></p>'
     if not rows:
         return f'<section><h2>Checkpoints</h2><p class="note">None in the store.</p>{where}</section>'
-    caption = f"{len(history.checkpoints):,} kept of {max(len(saved), len(rows)):,} saved; the newest first."
+    caption = f"{len(history.checkpoints):,} kept of {max(len(saved), len(rows)):,} saved, newest first."
     return _table("Checkpoints", caption, ("Step", ">Saved", ">Size", ">Training paused for"), rows, where)
 
 
-def _table(title: str, caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]], below: str = "") -> str:
-    """A section with a table of cells that are HTML already; a heading with `>` sets its column to the right."""
-    sides = [' class="right"' if heading.startswith(">") else "" for heading in headings]
+KINDS = {">": ' class="right"', "=": ' class="why"'}
+
+
+def _table(title: str, caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], below: str = "") -> str:
+    """A section with a table of cells that are HTML already; a heading's sign sets its column's kind."""
+    kinds = [KINDS.get(heading[0], "") for heading in headings]
     head = "".join(
-        f'<th scope="col"{side}>{escape(heading.removeprefix(">"))}</th>'
-        for heading, side in zip(headings, sides, strict=True)
+        f'<th scope="col"{kind}>{escape(heading.lstrip("".join(KINDS)))}</th>'
+        for heading, kind in zip(headings, kinds, strict=True)
     )
     body = "".join(
-        f"<tr>{''.join(f'<td{side}>{cell}</td>' for cell, side in zip(row, sides, strict=True))}</tr>" for row in rows
+        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for cell, kind in zip(row, kinds, strict=True))}</tr>" for row in rows
     )
     if not body:
         return ""
-    table = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    compact = ' class="compact"' if len(headings) < 5 else ""
+    table = f"<table{compact}><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<section><h2>{title}</h2><div class="scroll">{table}</div>{below}</section>'
 
 

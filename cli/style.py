@@ -2,11 +2,11 @@
 
 CSS = """
 :root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1b1d21; --soft: #626873; --rule: #e3e3dd;
-  --band: #f3f3ee; --line: #1d5fc4; --raw: #a9c3ea; --good: #14723f; --bad: #b8321f; --busy: #1d5fc4;
+  --band: #f3f3ee; --line: #1d5fc4; --raw: #8db1e8; --good: #14723f; --bad: #b8321f; --busy: #1d5fc4;
   --change: #7a5c00; --inside: #ffffff;
   --boot0: #d5d0e3; --boot1: #c0b8d6; --boot2: #aba0c9; --boot3: #9688bb; --boot4: #8170ad; --boot5: #6c589e; }
 @media screen and (prefers-color-scheme: dark) { :root { --ground: #15171b; --ink: #e7e8ea; --soft: #9aa1ad;
-  --rule: #2b2f37; --band: #1c1f25; --line: #74a9ff; --raw: #35517f; --good: #56c98b; --bad: #ff8371;
+  --rule: #2b2f37; --band: #1c1f25; --line: #74a9ff; --raw: #44669f; --good: #56c98b; --bad: #ff8371;
   --busy: #74a9ff; --change: #e0b64a; --inside: #10131a;
   --boot0: #3a3550; --boot1: #4a4366; --boot2: #5b527b; --boot3: #6c6191; --boot4: #8074a6; --boot5: #968bba; } }
 * { box-sizing: border-box; }
@@ -25,16 +25,19 @@ dl { margin: 0; } dt { color: var(--soft); font-size: 14px; } dd { margin: 0; }
 .figures dd { font-size: 25px; line-height: 1.25; letter-spacing: -.01em; font-variant-numeric: tabular-nums; }
 .figures small { display: block; font-size: 14px; letter-spacing: 0; color: var(--soft); }
 .pairs { display: grid; grid-template-columns: max-content 1fr max-content 1fr; gap: 4px 24px; font-size: 15px; }
-.pairs dt { font-size: 15px; } .pairs dd, td { overflow-wrap: anywhere; }
+.pairs dt { font-size: 15px; } .pairs dd { overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 15px; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); font-size: 14px; padding-bottom: 8px; }
 th { font-weight: 500; color: var(--soft); text-align: left; font-size: 14px; }
 th, td { padding: 7px 20px 7px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
+table.compact { width: auto; } table.compact :is(th, td) { padding-right: 44px; }
+table.compact tr > :last-child { padding-right: 0; } .scroll ~ .note { margin: 10px 0 0; }
 .right { text-align: right; white-space: nowrap; } tr > :last-child { padding-right: 0; }
 .id { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace; font-size: 13.5px;
   white-space: nowrap; }
-td .id, dd.id, p .id { overflow-wrap: anywhere; white-space: normal; }
+td .id, td .state { white-space: nowrap; } td.why { min-width: 11em; overflow-wrap: anywhere; }
+p .id { overflow-wrap: anywhere; white-space: normal; }
 footer { margin-top: 56px; padding-top: 16px; border-top: 1px solid var(--rule); color: var(--soft); font-size: 14px; }
 figure { margin: 0; break-inside: avoid; }
 svg { display: block; width: 100%; height: auto; overflow: visible; } svg.narrow { display: none; }
@@ -45,7 +48,7 @@ svg .value { font-size: 14px; font-weight: 600; fill: var(--ink); paint-order: s
 svg .node { font-family: ui-monospace, Menlo, Consolas, "Liberation Mono", monospace; }
 .grid { stroke: var(--rule); } .base { stroke: var(--soft); }
 polyline { fill: none; stroke-linejoin: round; } .raw { stroke: var(--raw); stroke-width: 1; }
-.mean { stroke: var(--line); stroke-width: 2; } .dot { fill: var(--line); }
+.mean, .each { stroke: var(--line); stroke-width: 2; } .dot { fill: var(--line); }
 .mark { fill: var(--ground); stroke: var(--line); stroke-width: 2; }
 .band { fill: var(--band); } path.fault, rect.failed { fill: var(--bad); } path.change { fill: var(--change); }
 line.fault { stroke: var(--bad); stroke-dasharray: 3 3; } line.change { stroke: var(--change); stroke-dasharray: 3 3; }

@@ -75,10 +75,12 @@ class Workspace:
         """The variables under which `pulumi` and the clouds' clients work, on the embedded cloud for a local stack."""
         with progress.on_stderr() as shown:
             cli = pulumi_cli.find(shown)
+        if not self.local:
+            return environment.own(cli)
         self.home.mkdir(parents=True, exist_ok=True)
         clouds = self.cloud_environment(start=True)  # before the folders: a new cloud starts with no state
         environment.prepare(self.home, cli)
-        return {**environment.environment(self.home, cli, REPOSITORY), **clouds}
+        return {**environment.embedded(self.home, cli), **clouds}
 
     def cloud_environment(self, *, start: bool = False) -> dict[str, str]:
         """What leads clients to the embedded cloud; nothing for a stack that lives elsewhere."""

@@ -29,7 +29,7 @@ def review(name: str, spec: Spec) -> tuple[Plan, list[Finding]]:
 
 def named(name: str) -> Iterator[Finding]:
     """The cluster's name becomes part of every name in the account."""
-    if len(name) > LONGEST_NAME or not re.match(NAME, name):
+    if len(name) > LONGEST_NAME or not re.fullmatch(NAME, name):
         yield Finding(
             "name",
             f"'{name}' can't name a cluster",

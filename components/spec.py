@@ -133,7 +133,7 @@ class Checkpoint(Part):
     """When the run is saved, and how many saves are kept."""
 
     every_steps: int = Field(50, ge=1, description="Optimizer steps between checkpoints.")
-    every_seconds: float = Field(300, gt=0, description="Seconds between checkpoints, whichever comes first.")
+    every_seconds: float = Field(300.0, gt=0, description="Seconds between checkpoints, whichever comes first.")
     keep: int = Field(3, ge=2, description="Newest checkpoints kept; never fewer than two, as the last may be torn.")
 
 

@@ -166,6 +166,7 @@ def main() -> None:
         subprocess.run(["systemctl", "daemon-reload"], check=True)
         subprocess.run(["systemctl", "enable", "--now", "trainwright"], check=True)
         return
+    os.chdir(code)  # `python -m` looks in the working folder first
     environment = {**os.environ, "PYTHONPATH": str(code), "PYTHONUNBUFFERED": "1"}
     os.execve(python, [python, "-m", "trainer.node", str(config)], environment)
 

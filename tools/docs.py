@@ -60,7 +60,7 @@ def _model(field: FieldInfo) -> type[BaseModel] | None:
 def _type(kind: object) -> str:
     names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "nothing"}
     if kind in names:
-        return names[kind]  # type: ignore[index]
+        return names[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return " or ".join(f"`{argument}`" for argument in arguments)

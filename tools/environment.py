@@ -1,59 +1,69 @@
-"""The variables under which `pulumi` works on the local stack, typed by hand as well as started by `make`."""
+"""The variables under which `pulumi` works in this checkout, typed by hand as well as started by `make`."""
 
 import os
-import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from tools.pulumi_cli import LANGUAGE_HOST, PulumiCLI
 
-PASSPHRASE = "local"  # noqa: S105 - the local stack holds no secret worth one; it must only be the same each time
-"""Passphrase of the local stack's state."""
+PASSPHRASE = "local"  # noqa: S105 - the embedded cloud's state holds no secret; it must only be the same each time
+"""Passphrase of the state below the local folder."""
+
+PROVIDERS = ("aws", "alicloud")
+"""The providers that have a stand-in in emulator/bin."""
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+_HOST = _REPOSITORY / "tools" / "language_host"
 
 
-def environment(home: Path, cli: PulumiCLI, repo: Path) -> dict[str, str]:
-    """The variables to set on top of one's own, for the checkout `repo` whose local folder is `home`.
+def embedded(home: Path, cli: PulumiCLI) -> dict[str, str]:
+    """The variables, on top of the user's own, for stacks that the providers' stand-ins serve.
 
-    They hold once `prepare` has run. The cloud's own (AWS_…) are not among them: they belong to the running
-    embedded cloud.
+    State, plugins and logs lie in `home`; nothing of the user's is read or written. They hold once `prepare` has run.
+    The cloud's own (AWS_…) are not among them: they belong to the running embedded cloud.
     """
     return {
-        "PATH": os.pathsep.join(_path(cli, repo)),
+        **own(cli),
         "PULUMI_HOME": str(_pulumi_home(home)),
         "PULUMI_BACKEND_URL": f"file://{_state(home)}",
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-        # The providers' stand-ins are found on PATH, which a user may have told the CLI not to search.
-        "PULUMI_IGNORE_AMBIENT_PLUGINS": "false",
-        # Which Python runs a program whose Pulumi.yaml names no virtual environment, and our own plugins.
-        "PULUMI_PYTHON_CMD": sys.executable,
         "TRAINWRIGHT_HOME": str(home),
     }
 
 
-def prepare(home: Path, cli: PulumiCLI) -> None:
-    """Makes the folders that those variables name, and gives the CLI our language host if it has none.
+def own(cli: PulumiCLI) -> dict[str, str]:
+    """The variables for stacks of a real cloud: the CLI is found; login, state and plugins stay the user's own."""
+    ours = [] if cli.source == "path" else [str(cli.path.parent)]
+    return {
+        "PATH": os.pathsep.join(ours + [folder for folder in os.get_exec_path() if folder not in ours]),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        # Which Python runs a program whose Pulumi.yaml names no virtual environment, and our own plugins.
+        "PULUMI_PYTHON_CMD": sys.executable,
+    }
 
-    Idempotent. The host goes to the plugins below PULUMI_HOME: found on PATH, the CLI would warn of it each time.
+
+def prepare(home: Path, cli: PulumiCLI) -> None:
+    """Make the folders that `embedded` names, with the stand-ins as their plugins and, if the CLI has none, our host.
+
+    Idempotent. They are plugins and not on PATH, where the CLI would warn of each at every command.
     """
     _state(home).mkdir(parents=True, exist_ok=True)
     plugins = _pulumi_home(home) / "plugins"
     plugins.mkdir(parents=True, exist_ok=True)
-    wanted = plugins / f"language-python-v{cli.version}"
-    for plugin in plugins.glob("language-python-v*/"):
-        if plugin != wanted or not cli.needs_language_host:
-            shutil.rmtree(plugin)
+    wanted = {
+        f"resource-{name}-v{version(f'pulumi-{name}')}": _REPOSITORY / "emulator" / "bin" / f"pulumi-resource-{name}"
+        for name in PROVIDERS
+    }
     if cli.needs_language_host:
-        wanted.mkdir(exist_ok=True)
-        _link(wanted / LANGUAGE_HOST, Path(__file__).parent / "language_host" / LANGUAGE_HOST)
-
-
-def _link(link: Path, target: Path) -> None:
-    """Points a link there; one that does already is left as it is, for a command that may be using it."""
-    if not link.is_symlink() or link.readlink() != target:
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
+        wanted[f"language-python-v{cli.version}"] = _HOST / LANGUAGE_HOST
+    for link in plugins.glob("*/pulumi-*"):
+        link.unlink()
+        link.parent.rmdir()
+    for folder, program in wanted.items():
+        (plugins / folder).mkdir()
+        (plugins / folder / program.name).symlink_to(program)
 
 
 def _state(home: Path) -> Path:
@@ -62,11 +72,3 @@ def _state(home: Path) -> Path:
 
 def _pulumi_home(home: Path) -> Path:
     return home / "pulumi"
-
-
-def _path(cli: PulumiCLI, repo: Path) -> list[str]:
-    """PATH: the providers' stand-ins, the folder of the CLI unless it is the user's own, then the user's PATH."""
-    ours = [str(repo / "emulator" / "bin")]
-    if cli.source != "path":
-        ours.append(str(cli.path.parent))
-    return ours + [folder for folder in os.get_exec_path() if folder not in ours]

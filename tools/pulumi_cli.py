@@ -6,6 +6,7 @@ Nothing is ever written to the user's `~/.pulumi`.
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -170,3 +171,21 @@ def _advice(failures: dict[str, str]) -> str:
         f"install Go {gobuild.needed_go()} or newer; or use a network that reaches the official download "
         "or mirrors of Go modules and Python packages."
     )
+
+
+def main() -> int:
+    """`make setup`: get the CLI, and say which it is."""
+    from tools.progress import on_stderr  # noqa: PLC0415  it is for this alone
+
+    try:
+        with on_stderr() as progress:
+            cli = find(progress)
+    except NoPulumiCLI as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"Pulumi CLI {cli.version}: {cli.path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -49,7 +49,7 @@ def pack(
     documents = skipped = 0
     try:
         for path in _files(paths, exclude):
-            text = path.read_bytes()
+            text = _read(path)
             if not _is_text(text):
                 skipped += 1
             elif text:
@@ -143,6 +143,13 @@ def _walk(root: Path, exclude: Sequence[str]) -> Iterator[Path]:
         here = Path(folder)
         folders[:] = [name for name in folders if kept(here / name)]
         yield from (path for path in map(here.joinpath, names) if kept(path) and path.is_file())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PackError(f"{path}: can't be read ({error.strerror}); make it readable or exclude it") from None
 
 
 def _is_text(content: bytes) -> bool:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from enum import Enum
+from itertools import zip_longest
 from typing import Any
 
 from emulator.provider.wire import is_asset
@@ -25,7 +26,7 @@ def same(old: Any, new: Any) -> bool:
     if isinstance(old, dict) and isinstance(new, dict):
         return all(same(old.get(key), new.get(key)) for key in old | new)
     if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(map(same, old, new))
+        return all(same(before, after) for before, after in zip_longest(old, new))
     if isinstance(old, str) and isinstance(new, str):
         return _document(old) is not None and _document(old) == _document(new)
     return False
@@ -43,8 +44,7 @@ def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Change]]:
         for key in sorted(old | new):
             yield from changes(old.get(key), new.get(key), _member(path, key))
     elif isinstance(old, list) and isinstance(new, list):
-        for i in range(max(len(old), len(new))):
-            before, after = (items[i] if i < len(items) else None for items in (old, new))
+        for i, (before, after) in enumerate(zip_longest(old, new)):
             yield from changes(before, after, f"{path}[{i}]")
     else:
         yield path, Change.UPDATE

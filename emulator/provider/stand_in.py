@@ -97,7 +97,7 @@ class StandIn:
         if kind is None:
             id_, made = naming.made_up(type_, urn, full, self._place(new))
             return id_, {**made, **full, **own}
-        api = self._api(new)
+        api = self.api(new)
         id_ = kind.create(api, full)
         try:
             kind.apply(api, id_, {}, full)
@@ -117,7 +117,7 @@ class StandIn:
         if kind is None:
             return id_, inputs, state
         try:
-            found = kind.read(self._api(state), id_, state)
+            found = kind.read(self.api(state), id_, state)
         except KeyError as error:
             raise Refused(f"{_token(urn)} can't be looked up by its id alone: {error} is missing") from error
         except ApiError as error:
@@ -146,7 +146,7 @@ class StandIn:
             return {**kept, **new, **own}
         key = naming.naming_property(type_)
         name = {key: state[key]} if key and key in state else {}
-        api = self._api(new)
+        api = self.api(new)
         kind.apply(api, id_, {**name, **old}, {**name, **new})
         return {**kept, **kind.read(api, id_, {**kept, **new}), **new, **own}
 
@@ -155,7 +155,7 @@ class StandIn:
         self._own(urn)
         if kind := kinds.find(_token(urn)):
             try:
-                kind.delete(self._api(state), id_, state)
+                kind.delete(self.api(state), id_, state)
             except ApiError as error:
                 if not error.gone:
                     raise
@@ -164,7 +164,13 @@ class StandIn:
         """The answer of a function. Raises UnknownFunction, Refused and ApiError."""
         if self.package != "aws":
             raise invokes.UnknownFunction(f"the embedded cloud's stand-in has no function {token}")
-        return invokes.call(token, args, self._api(args), running=self._endpoint() is not None)
+        return invokes.call(token, args, self.api(args), running=self._endpoint() is not None)
+
+    def api(self, props: Mapping[str, Any]) -> Api:
+        """The API of the region that the properties name, else of the provider's. Raises Refused without any."""
+        where = self._endpoint(), self._place(props)
+        with self._lock:
+            return self._apis.setdefault(where, Api(*where))
 
     def _common(self, type_: schema.ResourceType, new: Props) -> Props:
         """State that follows from the inputs: the region, and all tags."""
@@ -185,11 +191,6 @@ class StandIn:
         if not region:
             raise Refused(f"no region: run `pulumi config set {self.package}:region REGION`")
         return str(region)
-
-    def _api(self, props: Mapping[str, Any]) -> Api:
-        where = self._endpoint(), self._place(props)
-        with self._lock:
-            return self._apis.setdefault(where, Api(*where))
 
 
 def decoded(config: Mapping[str, Any]) -> Props:

@@ -20,6 +20,7 @@ from trainer.store import FileStore
 BEGAN = 1_764_500_000.0
 BOOT_SECONDS = {"identify": 0.4, "storage": 1.2, "fabric": 0.1, "health": 0.8, "peers": 2.0, "launch": 0.1}
 TOKENS_A_STEP = 4096
+NODES = ["i-0a41c9d27be350f18", "i-0c7725e1f4ab9d360", "i-0f93be60218dd47c5"]
 
 
 @dataclass
@@ -28,6 +29,8 @@ class Prefix:
 
     store: FileStore
     run: str = "local-7f3a"
+    nodes: tuple[str, ...] = tuple(NODES)
+    began: float = BEGAN
     steps: int = 400
     lines: dict[int, list[str]] = field(default_factory=dict)
 
@@ -92,44 +95,59 @@ class Prefix:
         content = json.dumps({"succeeded": succeeded, "reason": reason, "ended": BEGAN + at}).encode()
         self.store.put(layout.OUTCOME, content)
 
+    def eventful(self) -> History:
+        """Three generations: two nodes, then one after a loss, then two again; steps 151 to 170 were done twice."""
+        one, two, three = NODES
+        self.boot(one, 1.5)
+        self.boot(two, 1.9)
+        self.card(one, ended=Ended(3, "done"))
+        self.card(two)
+        self.generation(1, [one, two])
+        self.event("start", 1, 0, 7.4)
+        at = 7.6
+        for first in (1, 51, 101):
+            at = self.train(1, first, first + 49, at)
+            self.checkpoint(1, first + 49, at)
+        at = self.train(1, 151, 170, at)
+        self.generation(2, [one], f"{two}: lost")
+        at += 7
+        self.event("resume", 2, 150, at)
+        at = self.train(2, 151, 220, at + 0.3, world=1, step_s=0.33)
+        self.checkpoint(2, 200, at - 6)
+        self.boot(three, at - 9)
+        self.card(three, ended=Ended(3, "done"))
+        self.event("drain", 2, 220, at + 0.1)
+        self.checkpoint(2, 220, at + 0.2)
+        self.generation(3, [one, three], f"{three}: joined", graceful=True)
+        at += 2.6
+        self.event("resume", 3, 220, at)
+        at = self.train(3, 221, 400, at + 0.2)
+        self.checkpoint(3, 400, at + 0.1)
+        self.event("done", 3, 400, at + 0.2)
+        self.end(at + 1.0)
+        return self.history()
+
+    def short(self) -> History:
+        """One node, three steps, no checkpoint."""
+        self.steps = 3
+        self.boot(NODES[0], 1.0)
+        self.card(NODES[0], ended=Ended(1, "done"))
+        self.generation(1, NODES[:1])
+        self.event("start", 1, 0, 6.0)
+        at = self.train(1, 1, 3, 6.2, world=1)
+        self.event("done", 1, 3, at)
+        self.end(at + 1)
+        return self.history()
+
+    def barren(self, reason: str) -> History:
+        """No step at all: two boots failed."""
+        self.boot(NODES[0], 1.0, failed="storage", detail=reason)
+        self.boot(NODES[1], 4.0, failed="storage", detail=reason)
+        self.end(40, succeeded=False, reason=reason)
+        return self.history()
+
     def _write(self, generation: int) -> None:
         self.store.put(layout.metrics_chunk(generation, 0), "\n".join(self.lines[generation]).encode() + b"\n")
-
-
-NODES = ["i-0a41c9d27be350f18", "i-0c7725e1f4ab9d360", "i-0f93be60218dd47c5"]
-
-
-def eventful(prefix: Prefix) -> Prefix:
-    """Three generations: two nodes, then one after a loss, then two again; steps 151 to 170 were done twice."""
-    one, two, three = NODES
-    prefix.boot(one, 1.5)
-    prefix.boot(two, 1.9)
-    prefix.card(one, ended=Ended(3, "done"))
-    prefix.card(two)
-    prefix.generation(1, [one, two])
-    prefix.event("start", 1, 0, 7.4)
-    at = 7.6
-    for first in (1, 51, 101):
-        at = prefix.train(1, first, first + 49, at)
-        prefix.checkpoint(1, first + 49, at)
-    at = prefix.train(1, 151, 170, at)
-    prefix.generation(2, [one], f"{two}: lost")
-    at += 7
-    prefix.event("resume", 2, 150, at)
-    at = prefix.train(2, 151, 220, at + 0.3, world=1, step_s=0.33)
-    prefix.checkpoint(2, 200, at - 6)
-    prefix.boot(three, at - 9)
-    prefix.card(three, ended=Ended(3, "done"))
-    prefix.event("drain", 2, 220, at + 0.1)
-    prefix.checkpoint(2, 220, at + 0.2)
-    prefix.generation(3, [one, three], f"{three}: joined", graceful=True)
-    at += 2.6
-    prefix.event("resume", 3, 220, at)
-    at = prefix.train(3, 221, 400, at + 0.2)
-    prefix.checkpoint(3, 400, at + 0.1)
-    prefix.event("done", 3, 400, at + 0.2)
-    prefix.end(at + 1.0)
-    return prefix
 
 
 @pytest.fixture

@@ -202,3 +202,8 @@ def stack() -> Callable[..., dict[str, Any]]:
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test writes into the checkout's own `.local`."""
     monkeypatch.setitem(os.environ, "TRAINWRIGHT_HOME", str(tmp_path / "home"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Importing one resource of pulumi_aws loads its whole module, the deprecated ones with it."""
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:pulumi_aws.*")

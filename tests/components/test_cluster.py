@@ -1,16 +1,221 @@
 """The cluster as a whole: its children, their options, and how bad arguments are refused."""
 
+import base64
+import json
+
 import pulumi
 import pulumi_aws as aws
 import pytest
 
 from components.cluster import InvalidArgs
+from components.spec import parse
 
 CHILDREN = {
+    ("pulumi:providers:aws", "c1-aws"),
     ("aws:autoscaling/group:Group", "c1-nodes"),
+    ("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "c1-default"),
+    ("aws:ec2/launchTemplate:LaunchTemplate", "c1-node"),
+    ("aws:ec2/routeTable:RouteTable", "c1-private"),
+    ("aws:ec2/routeTableAssociation:RouteTableAssociation", "c1-private-a"),
+    ("aws:ec2/securityGroup:SecurityGroup", "c1-nodes"),
+    ("aws:ec2/subnet:Subnet", "c1-private-a"),
+    ("aws:ec2/vpc:Vpc", "c1-vpc"),
+    ("aws:ec2/vpcEndpoint:VpcEndpoint", "c1-s3"),
+    ("aws:iam/instanceProfile:InstanceProfile", "c1-node"),
+    ("aws:iam/role:Role", "c1-node"),
+    ("aws:iam/rolePolicy:RolePolicy", "c1-node"),
+    ("aws:kms/alias:Alias", "c1-data"),
+    ("aws:kms/key:Key", "c1-data"),
+    ("aws:s3/bucket:Bucket", "c1-data"),
+    ("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "c1-data"),
+    ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-bundle"),
+    ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-fleet"),
+    ("aws:s3/bucketOwnershipControls:BucketOwnershipControls", "c1-data"),
+    ("aws:s3/bucketPolicy:BucketPolicy", "c1-data"),
+    ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "c1-data"),
+    ("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", "c1-data"),
+    ("aws:s3/bucketVersioning:BucketVersioning", "c1-data"),
+    ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "c1-to-bucket"),
+    ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "c1-to-nodes"),
+    ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "c1-from-nodes"),
 }
+"""Type and name of every child. They are API: changing one replaces a user's resource, and belongs in the changelog."""
+
+CARRY_NO_TAGS = {
+    "pulumi:providers:aws",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:iam/rolePolicy:RolePolicy",
+    "aws:kms/alias:Alias",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+    "aws:s3/bucketPolicy:BucketPolicy",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "aws:s3/bucketVersioning:BucketVersioning",
+    # An object takes ten tags, a user may have set fifty; the bucket's say whose it is.
+    "aws:s3/bucketObjectv2:BucketObjectv2",
+}
+"""AWS gives these no tags, or, where said, we give them none."""
 
 
-def test_print(mocked, stack):
-    for r in mocked.cluster(stack()).all:
-        print(r.key, r.parent, r.provider, r.protect, sorted(r.dependencies), r.inputs if 'userData' not in r.inputs else '')
+def test_children_keep_their_types_and_names(mocked, stack):
+    assert {record.key for record in mocked.cluster(stack()).children()} == CHILDREN
+
+
+def test_each_zone_adds_its_subnet_and_changes_no_other_name(mocked, stack):
+    zones = ["us-west-2a", "us-west-2c"]
+    more = {record.key for record in mocked.cluster(stack({"network.zones": zones})).children()}
+    assert more - CHILDREN == {
+        ("aws:ec2/subnet:Subnet", "c1-private-c"),
+        ("aws:ec2/routeTableAssociation:RouteTableAssociation", "c1-private-c"),
+    }
+    assert more > CHILDREN
+
+
+def test_children_hang_below_the_component_and_use_its_provider(mocked, stack):
+    records = mocked.cluster(stack())
+    component, provider = records.one("TrainingCluster"), records.one("aws", "c1-aws")
+    assert {record.parent for record in records.children()} == {component.urn}
+    others = [record for record in records.children() if record is not provider]
+    assert {record.provider.rsplit("::", 1)[0] for record in others} == {provider.urn}
+    assert provider.inputs["region"] == "us-west-2"
+
+
+def test_a_provider_that_the_user_gives_is_used_and_none_is_made(mocked, stack):
+    def program():
+        from components.cluster import TrainingCluster
+
+        mine = aws.Provider("mine", region="us-west-2")
+        TrainingCluster("c1", stack(), pulumi.ResourceOptions(provider=mine, protect=True))
+
+    records = mocked.declare(program)
+    mine = records.one("aws", "mine")
+    children = [r for r in records.children() if r is not mine]
+    assert {r.provider.rsplit("::", 1)[0] for r in children} == {mine.urn}
+
+
+def test_everything_taggable_carries_the_clusters_tag_and_the_users(mocked, stack):
+    records = mocked.cluster(stack({"tags": {"team": "ml"}}))
+    wanted = {"team": "ml", "trainwright:cluster": "c1"}
+    for record in records.children():
+        if record.type in CARRY_NO_TAGS:
+            assert "tags" not in record.inputs
+        elif record.type.endswith(":Group"):
+            tags = {tag["key"]: tag["value"] for tag in record.inputs["tags"]}
+            assert wanted.items() <= tags.items()
+            assert all(tag["propagateAtLaunch"] is True for tag in record.inputs["tags"])
+        else:
+            assert wanted.items() <= record.inputs["tags"].items(), record.key
+
+
+def test_a_users_tag_cannot_pass_for_another_clusters(mocked, stack):
+    records = mocked.cluster(stack({"tags": {"trainwright:cluster": "other"}}))
+    assert records.one("Vpc").inputs["tags"]["trainwright:cluster"] == "c1"
+
+
+@pytest.mark.parametrize("production", [False, True])
+def test_a_preview_of_what_does_not_exist_declares_the_same(mocked, stack, production):
+    """Unknown outputs break nothing: the same children, no value made up from what isn't known."""
+    records = mocked.cluster(stack({"production": production}), preview=True)
+    assert {record.key for record in records.children()} == CHILDREN
+    assert records.one("LaunchTemplate").inputs["userData"] == "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+    assert "userData" in records.one("LaunchTemplate").secrets
+
+
+def test_production_protects_and_keeps_what_holds_data_and_nothing_else(mocked, stack):
+    records = mocked.cluster(stack({"production": True}))
+    kept = {record.key for record in records.children() if record.protect or record.retain_on_delete}
+    assert kept == {("aws:s3/bucket:Bucket", "c1-data"), ("aws:kms/key:Key", "c1-data")}
+    for kind in ("Bucket", "Key"):
+        assert (records.one(kind).protect, records.one(kind).retain_on_delete) == (True, True)
+    assert records.one("Bucket").inputs["forceDestroy"] is False
+    assert records.one("Key").inputs["deletionWindowInDays"] == 30
+
+
+def test_outside_production_a_stack_can_be_destroyed_whole(mocked, stack):
+    records = mocked.cluster(stack())
+    assert not any(record.protect or record.retain_on_delete for record in records.all)
+    assert records.one("Bucket").inputs["forceDestroy"] is True
+
+
+def _changed(before, after):
+    """Keys of the records whose inputs differ."""
+    old = {record.key: record.inputs for record in before.all}
+    return {record.key for record in after.all if record.inputs != old[record.key]}
+
+
+def test_scaling_changes_the_groups_sizes_and_fleet_json_alone(mocked, stack):
+    """A change of user-data would replace every node of a run that was only to grow."""
+    before = mocked.cluster(stack())
+    after = mocked.cluster(stack({"nodes.desired": 3}))
+    assert _changed(before, after) == {
+        ("aws:autoscaling/group:Group", "c1-nodes"),
+        ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-fleet"),
+    }
+    assert json.loads(after.one("BucketObjectv2", "c1-fleet").inputs["content"]) == {"min": 1, "desired": 3, "max": 4}
+    group = after.one("Group").inputs
+    assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (1, 3, 4)
+
+
+def _config(records):
+    script = base64.b64decode(records.one("LaunchTemplate").inputs["userData"]).decode()
+    line = next(line for line in script.splitlines() if line.startswith("CONFIG = "))
+    scope: dict = {"json": json}
+    exec(line, scope)
+    return scope["CONFIG"]
+
+
+def test_changing_the_job_changes_user_data_and_the_run_and_nothing_else(mocked, stack):
+    before = mocked.cluster(stack())
+    after = mocked.cluster(stack({"job.steps": 7}))
+    assert _changed(before, after) == {("aws:ec2/launchTemplate:LaunchTemplate", "c1-node")}
+    assert _config(before)["run"] != _config(after)["run"]
+    assert _config(after)["job"]["steps"] == 7
+
+
+BAD = {"nodes.type": "m6a.larg", "nodes.desired": 0, "regoin": "x", "job.model.layers": "many", "region": None}
+
+
+def test_bad_arguments_are_refused_before_anything_is_registered_with_every_finding(mocked, stack):
+    with pytest.raises(InvalidArgs) as raised:
+        mocked.cluster(stack({**BAD, "nodes.type": "m6a.large"}))
+    assert mocked.records.all == []
+    assert {finding.path for finding in raised.value.findings} == {"nodes.desired", "regoin", "job.model.layers", "region"}
+    assert str(raised.value).splitlines()[0] == "cluster 'c1' has 4 problems; nothing was declared:"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"nodes.type": "m6a.larg"}, "nodes.type"),
+        ({"network.cidr": "10.0.0.0/30"}, "network.cidr"),
+        ({"nodes.python": "p" * 20_000}, "nodes.python"),
+        ({"job.seed": 10**30}, "job.seed"),
+        ({"job.learning_rate": float("inf")}, "job.learning_rate"),
+        ({"nodes.min": 3}, "nodes.min"),
+    ],
+)
+def test_what_a_later_stage_would_refuse_is_refused_before_too(mocked, stack, changes, path):
+    with pytest.raises(InvalidArgs) as raised:
+        mocked.cluster(stack(changes))
+    assert mocked.records.all == []
+    assert [finding.path for finding in raised.value.findings] == [path]
+
+
+@pytest.mark.parametrize("args", [None, 3, [], "text"])
+def test_arguments_of_a_wrong_kind_are_refused_in_words(mocked, args):
+    with pytest.raises(InvalidArgs, match="must be a mapping"):
+        mocked.cluster(args)
+    assert mocked.records.all == []
+
+
+def test_refusals_are_errors_that_pulumi_prints_without_a_traceback(mocked, stack):
+    """Only `RunError` is printed as clean lines (facts: pulumi.md 1.2)."""
+    with pytest.raises(pulumi.RunError):
+        mocked.cluster(stack({"nodes.desired": 0}))
+    assert issubclass(InvalidArgs, ValueError)
+
+
+def test_a_parsed_spec_means_the_same_as_its_values(mocked, stack):
+    from_values = mocked.cluster(stack())
+    assert _changed(from_values, mocked.cluster(parse(stack()))) == set()

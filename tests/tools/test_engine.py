@@ -84,7 +84,7 @@ class Project:
         home = root / "home"
         self.folder.mkdir(parents=True)
         environment.prepare(home, cli)
-        self.environment = {**os.environ, **environment.environment(home, cli, REPO)}
+        self.environment = {**os.environ, **environment.embedded(home, cli)}
         self.write("Pulumi.yaml", PROJECT)
         self.write("__main__.py", PROGRAM)
         self.write("stacks/Pulumi.local.yaml", "config:\n  tools-test:greeting: hello\n")

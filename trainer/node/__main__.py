@@ -10,6 +10,7 @@ from trainer import exits
 from trainer.metadata import Ec2Metadata
 from trainer.node.agent import Agent
 from trainer.node.config import NodeConfig, Paths
+from trainer.node.console import say
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
 
 def _redirect(path: Path) -> None:
     """Send output, from here on, to the file that is shipped."""
-    print(f"agent: its log is {path}", flush=True)
+    say(f"its log is {path}")
     log = path.open("a", buffering=1)
     os.dup2(log.fileno(), sys.stdout.fileno())
     os.dup2(log.fileno(), sys.stderr.fileno())

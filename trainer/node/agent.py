@@ -14,6 +14,7 @@ from trainer import exits, layout
 from trainer.metadata import Ec2Metadata
 from trainer.node import fabric, health, storage
 from trainer.node.config import NodeConfig, Paths
+from trainer.node.console import say
 from trainer.node.fabric import Fabric
 from trainer.node.generations import Generations
 from trainer.node.membership import Membership, Outcome
@@ -62,12 +63,12 @@ class Agent:
         except Left:
             pass
         except StepFailed as failure:
-            print(f"agent: gives up: {failure}", flush=True)
+            say(f"gives up: {failure}")
             return exits.STEP_FAILED[failure.step]
         finally:
             shipper.close()
         how = "was asked to leave" if outcome is None else "run succeeded" if outcome.succeeded else "run failed"
-        print(f"agent: {how}{f': {outcome.reason}' if outcome else ''}", flush=True)
+        say(f"{how}{f': {outcome.reason}' if outcome else ''}")
         return exits.DONE
 
     def _train(self, bucket: Store, store: Store, shipper: Shipper, report: BootReport) -> Outcome | None:
@@ -100,7 +101,7 @@ class Agent:
                 membership.read_outcome()
                 break
             except Unavailable as error:
-                print(f"the bucket does not answer yet: {error}", flush=True)
+                say(f"the bucket does not answer yet: {error}")
                 time.sleep(RETRY_S)
         return membership, f"{identity.node}, {identity.type} in {identity.zone}, {identity.address}"
 
@@ -138,7 +139,7 @@ class Agent:
         try:
             store.put(layout.boot_report(node), content)
         except StoreError as error:
-            print(f"boot report not published: {error}", flush=True)
+            say(f"boot report not published: {error}")
 
     def _leave(self, *_: object) -> None:
         if self.generations is None:

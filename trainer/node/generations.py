@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from trainer import layout
 from trainer.metadata import Ec2Metadata
+from trainer.node.console import say
 from trainer.node.membership import Membership, Outcome
 from trainer.node.peers import DRAINING, READY, End, Ended, Form, Generation, Wait, decide
 from trainer.node.shipping import Shipper
@@ -99,9 +100,7 @@ class Generations:
         ended = self.workers.poll() if self.workers else None
         if ended is None or ended == self._told:
             return False
-        self._print(
-            f"workers {ended.how} in generation {ended.generation}{f': {ended.reason}' if ended.reason else ''}"
-        )
+        say(f"workers {ended.how} in generation {ended.generation}{f': {ended.reason}' if ended.reason else ''}")
         self.membership.say(ended=ended)
         self._told = ended
         return True
@@ -141,11 +140,11 @@ class Generations:
         self._turn_by, self._adopted, self.workers = None, generation.number, None
         rank = self._rank()
         if rank is None:
-            self._print(f"generation {generation.number} goes without this node: {generation.why}")
+            say(f"generation {generation.number} goes without this node: {generation.why}")
             return
         self.workers = Workers.start(self.job, generation, rank)
         self._ship(generation)
-        self._print(
+        say(
             f"generation {generation.number} ({generation.why}): node {rank} of {len(generation.members)}, "
             f"ranks {sorted(self.workers.processes)} of {generation.world}"
         )
@@ -164,7 +163,7 @@ class Generations:
             self._drain(f"the cloud takes this node away at {when}")
 
     def _drain(self, why: str) -> None:
-        self._print(f"draining: {why}")
+        say(f"draining: {why}")
         self.membership.say(state=DRAINING)
         if self.workers:
             self.workers.drain()
@@ -181,12 +180,8 @@ class Generations:
 
     def _say(self, what: str) -> None:
         if what and what != self._said:
-            self._print(what)
+            say(what)
         self._said = what
-
-    @staticmethod
-    def _print(what: str) -> None:
-        print(f"agent: {what}", flush=True)
 
 
 def _log_key(node: str, stream: str) -> Callable[[int], str]:

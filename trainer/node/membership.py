@@ -135,7 +135,7 @@ class Membership:
                 self._beats[node] = (etag, NEVER if first else self._observed)
 
     def _read_sizes(self) -> tuple[int, int]:
-        """Fewest nodes that train, and nodes that are to be. Raises `StoreError`: not knowing, a node decides nothing."""
+        """Fewest nodes that train, and nodes wanted. Raises `StoreError`: a node that doesn't know decides nothing."""
         try:
             sizes = json.loads(self.fleet.get(layout.FLEET))
             self._sizes = (sizes["min"], sizes["desired"])

@@ -204,7 +204,8 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
     ]
     if failed or lost:
         fruitless = 0 if view.step > current.step else current.fruitless + 1
-        reasons = [f"{node}: {reason}" for node, reason in failed.items()] or [f"{node}: lost" for node in lost]
+        # A lost node makes its peers' workers fail: it is the cause, and what they say is noise.
+        reasons = [f"{node}: lost" for node in lost] or [f"{node}: {reason}" for node, reason in failed.items()]
         if fruitless >= FRUITLESS_LIMIT:
             tale = f"{fruitless} generations in a row ended without a new checkpoint; last: {'; '.join(reasons)}"
             return End(succeeded=False, reason=tale)

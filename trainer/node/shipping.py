@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainer.node.console import say
 from trainer.store import Store, StoreError
 
 CHUNK_BYTES = 64 << 10
@@ -94,5 +95,5 @@ class Shipper:
             try:
                 stream.ship(self.store)
             except StoreError as error:
-                print(f"shipping {stream.path.name} waits: {error}", flush=True)
+                say(f"shipping {stream.path.name} waits: {error}")
                 return

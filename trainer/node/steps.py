@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
+from trainer.node.console import say
+
 T = TypeVar("T")
 
 
@@ -76,7 +78,7 @@ class BootReport:
 
     def _add(self, line: Line) -> None:
         self.lines.append(line)
-        print(f"boot: {line.step} {line.status} in {line.seconds:.2f} s: {line.detail}", flush=True)
+        say(f"boot: {line.step} {line.status} in {line.seconds:.2f} s: {line.detail}")
         self.publish(self.node, self.json())
 
     def json(self) -> bytes:

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from trainer.node.console import say
 from trainer.store import Missing, Store, StoreError, Unavailable, sha256_file
 
 POLL_S = 1.0
@@ -44,7 +45,7 @@ def _await_index(datasets: Store, wait_s: float) -> bytes:
             if time.monotonic() >= deadline:
                 raise Missing(f"no dataset came within {wait_s:g} s ({error}); run `trainwright data pack`") from None
             if not told:
-                print(f"waiting up to {wait_s:g} s for the dataset at {datasets.url()}", flush=True)
+                say(f"waiting up to {wait_s:g} s for the dataset at {datasets.url()}")
                 told = True
         time.sleep(POLL_S)
 

@@ -21,6 +21,8 @@ from trainer.node.peers import DONE, DRAINED, FAILED, Ended, Generation
 GRACE_S = 60.0
 """How long workers may take to save and leave when asked."""
 
+LONGEST_REASON = 200
+
 PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 
 _SPAWNER = ThreadPoolExecutor(1, "spawner")
@@ -137,10 +139,17 @@ class Workers:
         died = f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"exited with {code}"
         try:
             error = json.loads(_error_path(self.job.logs, number, rank).read_text())
-            return f"{died}: {error['type']}: {error['message']}"
+            said = f"{error['type']}: {error['message']}"
+            return f"{died}: {_short(said)}"
         except (OSError, ValueError, KeyError, TypeError):
             lines = log_path(self.job.logs, number, rank).read_text(errors="replace").strip().splitlines()
-            return f"{died}: {lines[-1]}" if lines else died
+            return f"{died}: {_short(lines[-1])}" if lines else died
+
+
+def _short(reason: str) -> str:
+    """A reason's first line, cut where it runs on: the whole of it is in the worker's log."""
+    line = reason.strip().split("\n")[0]
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"
 
 
 def _spawn(command: Sequence[str], values: dict[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -24,14 +24,11 @@ from types import FrameType
 
 from trainer.store import StoreError, open_store
 from trainer.train import checkpoint, config
-from trainer.train.checkpoint import CHECKPOINTS, CheckpointError, Found
-from trainer.train.config import InvalidJob
-from trainer.train.setting import InvalidSetting, Setting, from_environment
-from trainer.train.tokens import DataError
+from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found
+from trainer.train.errors import CheckpointError, TrainingError
+from trainer.train.setting import Setting, from_environment
 
 FAILED = 1
-EXPECTED = (InvalidJob, InvalidSetting, DataError, CheckpointError, StoreError)
-"""Errors that say all there is to say in their message."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,13 +90,22 @@ def _looking_for_checkpoint(setting: Setting) -> Callable[[], Found | None]:
 
     if setting.rank:
         return lambda: None
-    return ThreadPoolExecutor(1, "find").submit(look).result
+    looking = ThreadPoolExecutor(1, "find").submit(look)
+
+    def found() -> Found | None:
+        try:
+            return looking.result(FIND_S)
+        except TimeoutError:
+            reason = f"{setting.store}: not searched for a checkpoint within {FIND_S} s; see to the store"
+            raise CheckpointError(reason) from None
+
+    return found
 
 
 def _describe(error: Exception) -> None:
     """Say what went wrong: one line for an error that we expect, else its traceback; both go to TRAINWRIGHT_ERROR."""
     rank = os.environ.get("RANK", "0")
-    if isinstance(error, EXPECTED):
+    if isinstance(error, TrainingError | StoreError):
         print(f"rank {rank}: {error}", file=sys.stderr)
     else:
         traceback.print_exception(error)

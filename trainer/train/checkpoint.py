@@ -20,9 +20,13 @@ from typing import Any, BinaryIO
 
 from trainer import layout
 from trainer.store import Missing, Store, sha256_file
+from trainer.train.errors import CheckpointError, DamagedError
 
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints on scratch."""
+
+FIND_S = 600
+"""Seconds that may go by until the newest checkpoint is found, fetched and verified."""
 
 VERSION = 1
 MANIFEST = "manifest.json"
@@ -31,14 +35,6 @@ DOOMED = ".old"
 DAMAGED = ".corrupt"
 
 Report = Callable[[str], None]
-
-
-class CheckpointError(Exception):
-    """A checkpoint can't be written or used."""
-
-
-class DamagedError(CheckpointError):
-    """The checkpoint is incomplete or altered; an older one may do."""
 
 
 Parts = Mapping[str, Callable[[BinaryIO], object]]

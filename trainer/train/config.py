@@ -14,13 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-
-class InvalidJob(ValueError):
-    """Bad job, with every problem that it has: one line each, `path: reason`."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(problems))
+from trainer.train.errors import InvalidJob
 
 
 def _limited(

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from trainer.train.setting import InvalidSetting, Setting
+from trainer.train.errors import InvalidSetting
+from trainer.train.setting import Setting
 
 MEET_S = 120
 """Seconds that ranks wait for each other at the start: nodes boot at their own pace."""

@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from trainer.exits import DONE, DRAINED
-from trainer.train.checkpoint import CHECKPOINTS, CheckpointError, Found, Manifest
+from trainer.train.checkpoint import CHECKPOINTS, Found, Manifest
 from trainer.train.config import Job
+from trainer.train.errors import CheckpointError, DivergedError
 from trainer.train.feed import Feed, MicroSteps
 from trainer.train.group import Group, joined
 from trainer.train.learner import Learner, build
@@ -44,14 +45,13 @@ DRAIN_S = 100
 MARGIN_S = 30
 """Seconds that the others wait beyond that for rank 0's word."""
 
+PARTING_S = 5
+"""Seconds that a run which fails gives the checkpoint under way."""
+
 SKIPS = 10
 """Steps in a row without a finite gradient, after which the run has diverged."""
 
 AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class DivergedError(Exception):
-    """The gradient stopped being finite."""
 
 
 def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], asked: Callable[[], bool]) -> int:
@@ -67,9 +67,13 @@ def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], aske
     ):
         run = Run(job, setting, group, metrics, found)
         drained = False
-        while run.step < job.steps and not drained:
-            drained = run.advance(asked())
-        run.finish()
+        try:
+            while run.step < job.steps and not drained:
+                drained = run.advance(asked())
+            run.finish()
+        finally:
+            # The loss of a peer must not take with it a checkpoint that is almost saved.
+            run.saver.wait(PARTING_S)
     return DONE if run.step == job.steps else DRAINED
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +26,7 @@ class Metrics:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab", buffering=0)
-            if self._file.tell() and not path.read_bytes().endswith(b"\n"):
+            if self._file.tell() and not _ends_with_newline(path):
                 self._file.write(b"\n")
 
     def step(self, **values: Any) -> None:
@@ -62,6 +63,12 @@ class Metrics:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def _is_endless(value: object) -> bool:

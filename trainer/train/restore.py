@@ -11,14 +11,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainer.train.checkpoint import CheckpointError, Found, Manifest
+from trainer.train.checkpoint import FIND_S, Found, Manifest
 from trainer.train.config import Job
+from trainer.train.errors import CheckpointError
 from trainer.train.group import Group
 from trainer.train.learner import State
 from trainer.train.tokens import Tokens
-
-RESTORE_S = 600
-"""Seconds that rank 0 may take to find, fetch and verify a checkpoint."""
 
 PIECE = 64 << 20
 """Bytes passed on at a time: NCCL needs them on the GPU, beside what trains there."""
@@ -46,7 +44,7 @@ def restore(found: Callable[[], Found | None], job: Job, tokens: Tokens, group: 
         source = found()
         return source.manifest.encode() if source else b""
 
-    told = group.told("restored", look, RESTORE_S)
+    told = group.told("restored", look, FIND_S)
     if not told:
         return None
     manifest = Manifest.decode(told)

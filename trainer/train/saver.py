@@ -17,7 +17,8 @@ from torch import Tensor
 from trainer import layout
 from trainer.store import open_store
 from trainer.train import checkpoint
-from trainer.train.checkpoint import CheckpointError, Found, Manifest
+from trainer.train.checkpoint import Found, Manifest
+from trainer.train.errors import CheckpointError
 from trainer.train.learner import State
 
 

@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-
-class InvalidSetting(ValueError):
-    """The environment or the command line lacks something, or contradicts itself."""
+from trainer.train.errors import InvalidSetting
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """One worker's place in its run."""
 
-    run: str
-    """The run's id."""
     generation: int
     """The membership that this worker belongs to; 0 outside an agent."""
     attempt: str
@@ -32,8 +28,6 @@ class Setting:
     """A folder on this node that outlives the worker."""
     metrics: Path
     """The file that rank 0 appends its JSON lines to."""
-    error: Path | None
-    """The file that an exception is described in, if anyone asks for that."""
 
 
 def from_environment(
@@ -54,9 +48,7 @@ def from_environment(
     rank, world = _number(environment, "RANK", 0), _number(environment, "WORLD_SIZE", 1)
     if not 0 <= rank < world:
         raise InvalidSetting(f"RANK: {rank} is not below WORLD_SIZE ({world}); start workers with an agent or torchrun")
-    error = environment.get("TRAINWRIGHT_ERROR")
     return Setting(
-        run=run,
         generation=_number(environment, "TRAINWRIGHT_GENERATION", 0),
         attempt=environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
         rank=rank,
@@ -66,7 +58,6 @@ def from_environment(
         store=store,
         scratch=Path(environment.get("TRAINWRIGHT_SCRATCH", beside / "scratch")),
         metrics=Path(environment.get("TRAINWRIGHT_METRICS", beside / "metrics.jsonl")),
-        error=Path(error) if error else None,
     )
 
 

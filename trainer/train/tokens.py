@@ -15,13 +15,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from trainer.train.errors import DataError
+
 INDEX = "index.json"
 VERSION = 1
 DTYPE = np.dtype("<u2")
-
-
-class DataError(Exception):
-    """The dataset's folder is not what its index says, or too small."""
 
 
 class Tokens:

@@ -146,7 +146,8 @@ class InternetGateway(Ec2Object):
 
     def delete(self, api: Api, id_: str, props: Props) -> None:
         """Detaches it first, as the API demands."""
-        self.apply(api, id_, props, without(props, ["vpcId"]))
+        for attached in self.item(api, id_).get("Attachments") or []:
+            api.call("ec2", "detach_internet_gateway", InternetGatewayId=id_, VpcId=attached["VpcId"])
         super().delete(api, id_, props)
 
 

@@ -93,11 +93,13 @@ class Role(_Entity):
 
     def delete(self, api: Api, id_: str, props: Props) -> None:
         """Takes out its own policies; all others too with forceDetachPolicies."""
-        self.apply(api, id_, props, without(props, ["inlinePolicies", "managedPolicyArns"]))
-        if props.get("forceDetachPolicies"):
-            for name in api.call("iam", "list_role_policies", RoleName=id_)["PolicyNames"]:
+        own = {policy["name"] for policy in props.get("inlinePolicies") or []}
+        own |= set(props.get("managedPolicyArns") or [])
+        for name in api.call("iam", "list_role_policies", RoleName=id_)["PolicyNames"]:
+            if name in own or props.get("forceDetachPolicies"):
                 api.call("iam", "delete_role_policy", RoleName=id_, PolicyName=name)
-            for policy in api.call("iam", "list_attached_role_policies", RoleName=id_)["AttachedPolicies"]:
+        for policy in api.call("iam", "list_attached_role_policies", RoleName=id_)["AttachedPolicies"]:
+            if policy["PolicyArn"] in own or props.get("forceDetachPolicies"):
                 api.call("iam", "detach_role_policy", RoleName=id_, PolicyArn=policy["PolicyArn"])
         super().delete(api, id_, props)
 
@@ -146,7 +148,8 @@ class InstanceProfile(_Entity):
 
     def delete(self, api: Api, id_: str, props: Props) -> None:
         """Takes the role out first, as the API demands."""
-        self.apply(api, id_, props, without(props, ["role"]))
+        for role in self.item(api, id_)["Roles"]:
+            api.call("iam", "remove_role_from_instance_profile", InstanceProfileName=id_, RoleName=role["RoleName"])
         super().delete(api, id_, props)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import boto3
 import pytest
 
 from emulator import server
+from emulator.provider.aws.api import Api
 from emulator.provider.stand_in import StandIn
 from emulator.provider.wire import Props
 
@@ -30,7 +30,7 @@ class Deployment:
     """What an engine does with a provider, one resource at a time, in the stack `local`."""
 
     stand_in: StandIn
-    url: str
+    api: Api
     made: list[Deployed] = field(default_factory=list)
 
     def urn(self, token: str, name: str = "x", stack: str = "local") -> str:
@@ -61,8 +61,7 @@ class Deployment:
         self.stand_in.delete(one.urn, one.id, one.state)
 
     def client(self, service: str) -> Any:
-        session: Any = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
-        return session.client(service, endpoint_url=self.url)
+        return self.api.client(service)
 
     def network(self) -> tuple[Deployed, Deployed]:
         """A VPC and a subnet in it."""
@@ -98,12 +97,18 @@ def api_url() -> str:
     return server.serve()
 
 
-@pytest.fixture
-def deployment(api_url: str) -> Iterator[Deployment]:
-    """A configured stand-in whose cloud is empty before and after."""
+@pytest.fixture(scope="session")
+def shared_stand_in(api_url: str) -> StandIn:
+    """One for all tests, as it keeps no state but clients, which take long to make."""
     stand_in = StandIn("aws", lambda: api_url)
     stand_in.configure({"region": REGION})
-    yield Deployment(stand_in, api_url)
+    return stand_in
+
+
+@pytest.fixture
+def deployment(api_url: str, shared_stand_in: StandIn) -> Iterator[Deployment]:
+    """What is deployed to a cloud that is empty before and after."""
+    yield Deployment(shared_stand_in, shared_stand_in.api({"region": REGION}))
     urllib.request.urlopen(urllib.request.Request(f"{api_url}/moto-api/reset", method="POST"), timeout=10).close()
 
 
@@ -117,3 +122,9 @@ def without_cloud() -> Callable[..., StandIn]:
         return stand_in
 
     return make
+
+
+@pytest.fixture
+def api_client() -> Callable[[str, str], Any]:
+    """Makes clients of an API server by its address."""
+    return lambda endpoint, service: Api(endpoint, REGION).client(service)

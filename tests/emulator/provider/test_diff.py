@@ -11,7 +11,9 @@ from emulator.provider.wire import ASSET, SIGNATURE, to_dict, to_struct
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc{}", max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc.", min_size=1, max_size=2), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc.", min_size=1, max_size=2), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 

@@ -28,8 +28,7 @@ def test_zones_are_those_of_the_api(deployment: Deployment, region: str) -> None
     token = "aws:index/getAvailabilityZones:getAvailabilityZones"
     opted = [{"name": "opt-in-status", "values": ["opt-in-not-required"]}]
     answer = deployment.stand_in.invoke(token, {"region": region, "filters": opted})
-    zones = deployment.client("ec2").describe_availability_zones
-    client = deployment.stand_in._api({"region": region}).client("ec2")
+    client = deployment.stand_in.api({"region": region}).client("ec2")
     zones = client.describe_availability_zones()["AvailabilityZones"]
     assert answer["names"] == [zone["ZoneName"] for zone in zones]
     assert {zone_id.partition("-")[0] for zone_id in answer["zoneIds"]} == {
@@ -47,20 +46,24 @@ def test_a_policy_document_is_rendered_as_aws_reads_it() -> None:
     }
     anyone = {"effect": "Deny", "actions": ["s3:*"], "principals": [{"type": "*", "identifiers": ["*"]}]}
     answer = invokes.policy_document({"statements": [statement, anyone]})
-    assert json.loads(answer["json"]) == json.loads(answer["minifiedJson"]) == {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Sid": "Read",
-                "Effect": "Allow",
-                "Action": ["s3:GetObject", "s3:ListBucket"],
-                "Resource": "arn:aws:s3:::b",
-                "Principal": {"Service": "ec2.amazonaws.com"},
-                "Condition": {"Bool": {"aws:SecureTransport": "true"}},
-            },
-            {"Effect": "Deny", "Action": "s3:*", "Principal": "*"},
-        ],
-    }
+    assert (
+        json.loads(answer["json"])
+        == json.loads(answer["minifiedJson"])
+        == {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Sid": "Read",
+                    "Effect": "Allow",
+                    "Action": ["s3:GetObject", "s3:ListBucket"],
+                    "Resource": "arn:aws:s3:::b",
+                    "Principal": {"Service": "ec2.amazonaws.com"},
+                    "Condition": {"Bool": {"aws:SecureTransport": "true"}},
+                },
+                {"Effect": "Deny", "Action": "s3:*", "Principal": "*"},
+            ],
+        }
+    )
 
 
 def test_an_overriding_document_replaces_statements_of_its_sid() -> None:

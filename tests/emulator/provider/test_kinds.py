@@ -110,7 +110,12 @@ CASES = [
     ),
     Case(
         "aws:ec2/vpcEndpoint:VpcEndpoint",
-        lambda d: {"vpcId": vpc(d), "serviceName": "com.amazonaws.us-west-2.s3", "routeTableIds": [table(d)], **OLD_TAGS},
+        lambda d: {
+            "vpcId": vpc(d),
+            "serviceName": "com.amazonaws.us-west-2.s3",
+            "routeTableIds": [table(d)],
+            **OLD_TAGS,
+        },
         lambda d: NEW_TAGS,
     ),
     Case(
@@ -132,7 +137,10 @@ CASES = [
             "egress": [{"protocol": "tcp", "fromPort": 443, "toPort": 443, "cidrBlocks": ["0.0.0.0/0"]}],
             **OLD_TAGS,
         },
-        lambda d: {"ingress": [{"protocol": "tcp", "fromPort": 22, "toPort": 22, "securityGroups": [security_group(d)]}], **NEW_TAGS},
+        lambda d: {
+            "ingress": [{"protocol": "tcp", "fromPort": 22, "toPort": 22, "securityGroups": [security_group(d)]}],
+            **NEW_TAGS,
+        },
     ),
     Case(
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",

@@ -72,7 +72,6 @@ class Ranks:
         port = free_port()
         for rank, process in enumerate(self.processes[:world]):
             setting = {
-                "run": "tiny",
                 "generation": 1,
                 "attempt": "0",
                 "rank": rank,
@@ -82,7 +81,6 @@ class Ranks:
                 "store": str(folder / "store"),
                 "scratch": str(folder / f"scratch-{rank}"),
                 "metrics": str(folder / "metrics.jsonl"),
-                "error": None,
             }
             told = (
                 {"task": task, "job": job, "setting": setting, "port": port} | values | (per_rank or {}).get(rank, {})

@@ -10,7 +10,8 @@ import pytest
 
 from trainer.store import FileStore, StoreError
 from trainer.train import checkpoint
-from trainer.train.checkpoint import CheckpointError, DamagedError, Found, Manifest, find, prune, publish, verify, write
+from trainer.train.checkpoint import Found, Manifest, find, prune, publish, verify, write
+from trainer.train.errors import CheckpointError, DamagedError
 
 KEEP = 2
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticUndefined
 
 from components import spec
 from trainer.train import config
-from trainer.train.config import InvalidJob
+from trainer.train.errors import InvalidJob
 
 REQUIRED = {"name": "a-run", "dataset": "some-text"}
 

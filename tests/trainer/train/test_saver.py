@@ -8,7 +8,8 @@ import torch
 
 from trainer.store import FileStore
 from trainer.train import checkpoint
-from trainer.train.checkpoint import CheckpointError, Manifest
+from trainer.train.checkpoint import Manifest
+from trainer.train.errors import CheckpointError
 from trainer.train.saver import Saver
 
 pytestmark = pytest.mark.torch

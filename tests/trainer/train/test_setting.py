@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.train.setting import InvalidSetting, from_environment
+from trainer.train.errors import InvalidSetting
+from trainer.train.setting import from_environment
 
 AGENT = {
     "RANK": "3",
@@ -16,21 +17,19 @@ AGENT = {
     "TRAINWRIGHT_DATA": "/scratch/data",
     "TRAINWRIGHT_SCRATCH": "/scratch/run-1",
     "TRAINWRIGHT_METRICS": "/scratch/metrics.jsonl",
-    "TRAINWRIGHT_ERROR": "/scratch/error.json",
 }
 
 
 def test_an_agents_environment_is_taken_as_it_is():
     setting = from_environment(AGENT, run="other")
-    assert (setting.run, setting.generation, setting.rank, setting.world, setting.local_rank) == ("run-1", 7, 3, 4, 1)
+    assert (setting.generation, setting.rank, setting.world, setting.local_rank) == (7, 3, 4, 1)
     assert (setting.store, setting.data) == ("s3://bucket/runs/run-1", Path("/scratch/data"))
     assert (setting.scratch, setting.metrics) == (Path("/scratch/run-1"), Path("/scratch/metrics.jsonl"))
-    assert setting.error == Path("/scratch/error.json")
 
 
 def test_one_process_without_an_agent_keeps_all_in_one_folder():
     setting = from_environment({}, run="mine", data=Path("data"))
-    assert (setting.rank, setting.world, setting.generation, setting.error) == (0, 1, 0, None)
+    assert (setting.rank, setting.world, setting.generation) == (0, 1, 0)
     assert setting.store == "runs/mine"
     assert (setting.scratch, setting.metrics) == (Path("runs/mine/scratch"), Path("runs/mine/metrics.jsonl"))
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from trainer.pack import pack
-from trainer.train.tokens import DataError, Tokens
+from trainer.train.errors import DataError
+from trainer.train.tokens import Tokens
 
 CONTEXT = 7
 

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from rich.console import Console
+
+from cli import status
+
+
+def printed(history: Any, now: float) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(status.status(history, now=now))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_run_under_way_shows_nodes_generation_and_progress(prefix: Any) -> None:
+    prefix.boot("i-1", 1.0)
+    prefix.card("i-1")
+    prefix.generation(1, ["i-1"])
+    at = prefix.train(1, 1, 120, 6.0)
+    prefix.checkpoint(1, 100, at - 4)
+    text = printed(prefix.history(), prefix.began + at)
+    for said in ("training, rank 0", "generation 1", "world 1", "120/400", "checkpoint at 100, 4 s ago", "left",
+                 "the run goes on"):  # fmt: skip
+        assert said in text
+
+
+def test_a_run_that_is_over_has_no_time_left(prefix: Any) -> None:
+    text = printed(prefix.eventful(), prefix.began + 500)
+    assert "the run is done" in text
+    assert "left" not in text
+    assert "ago" not in text
+
+
+def test_nothing_reported_yet_is_said(prefix: Any) -> None:
+    text = printed(prefix.history(), prefix.began)
+    assert "no node has reported yet" in text
+    assert "waiting for the first generation" in text
+
+
+def test_nodes_beyond_a_screenful_are_summed_up(prefix: Any) -> None:
+    names = [f"i-{number:02d}" for number in range(64)]
+    for name in names:
+        prefix.card(name)
+    prefix.generation(1, names)
+    prefix.train(1, 1, 2, 1.0, world=64)
+    text = printed(prefix.history(), prefix.began)
+    assert "and 52 more" in text
+    assert "52 training" in text
+    assert len(text.splitlines()) < 24
+
+
+def test_programs_read_plain_json(prefix: Any) -> None:
+    history = prefix.eventful()
+    read = json.loads(json.dumps(status.as_json(history, now=0.0)))
+    assert read["run"] == "local-7f3a"
+    assert read["generation"] == {"number": 3, "world": 2, "why": f"{prefix.nodes[2]}: joined"}
+    assert (read["step"], read["steps"], read["repeated"]) == (400, 400, 20)
+    assert read["outcome"]["succeeded"] is True
+    assert [node["state"] for node in read["nodes"]] == ["done", "done", "lost"]
+    assert read["took_part"] == list(prefix.nodes)
+
+
+def test_a_run_not_begun_is_json_too(prefix: Any) -> None:
+    read = status.as_json(prefix.history(), now=0.0)
+    assert (read["generation"], read["outcome"], read["nodes"], read["first_loss"]) == (None, None, [], None)

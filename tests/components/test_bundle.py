@@ -1,0 +1,64 @@
+"""The bundle: the same from every machine, small, and enough to run the agent from."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from components.bundle import SERVICES, build
+
+
+@pytest.fixture(scope="module")
+def names(bundle):
+    with tarfile.open(bundle.path) as archive:
+        return archive.getnames()
+
+
+def test_two_builds_are_equal(bundle, tmp_path):
+    again = build(tmp_path)
+    assert again.sha256 == bundle.sha256
+    assert again.path.read_bytes() == bundle.path.read_bytes()
+
+
+def test_a_bundle_that_is_there_is_kept(bundle):
+    before = bundle.path.stat().st_mtime_ns
+    assert build(bundle.path.parent).path.stat().st_mtime_ns == before
+    assert list(bundle.path.parent.iterdir()) == [bundle.path], "no temporary file is left"
+
+
+def test_it_holds_nothing_that_differs_between_machines(bundle, names):
+    assert not [name for name in names if name.endswith((".pyc", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json"))]
+    assert names == sorted(names)
+    assert len(set(names)) == len(names)
+    with tarfile.open(bundle.path) as archive:
+        kinds = {(i.mtime, i.uid, i.gid, i.uname, i.gname, i.mode, i.isfile()) for i in archive.getmembers()}
+    assert kinds == {(0, 0, 0, "", "", 0o644, True)}
+
+
+def test_it_holds_the_trainer_and_what_nodes_call_and_no_more(bundle, names):
+    assert {"trainer/node/__main__.py", "trainer/train/__main__.py", "boto3/__init__.py"} <= set(names)
+    assert not [name for name in names if name.startswith(("components/", "emulator/", "cli/", "/", ".."))]
+    services = {name.split("/")[2] for name in names if name.startswith("botocore/data/") and name.count("/") > 2}
+    assert services == set(SERVICES)
+    assert 1 << 20 < bundle.path.stat().st_size < 10 << 20
+
+
+def test_the_agent_runs_from_the_bundle_alone(bundle, tmp_path):
+    """On an image that has nothing but Python: no site-packages, no environment (`-S -E`)."""
+    with tarfile.open(bundle.path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import boto3, trainer.node.peers, trainer.node.agent, trainer.metadata, trainer.node.__main__
+client = boto3.client("s3", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
+assert client.meta.endpoint_url == "https://s3.us-west-2.amazonaws.com", client.meta.endpoint_url
+boto3.client("sts", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
+outside = [m.__file__ for m in sys.modules.values() if "site-packages" in (getattr(m, "__file__", "") or "")]
+assert not outside, outside
+"""
+    done = subprocess.run([sys.executable, "-S", "-E", "-B", "-c", program], capture_output=True, text=True, cwd="/", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert Path(tmp_path, "trainer").is_dir()

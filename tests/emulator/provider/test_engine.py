@@ -1,0 +1,166 @@
+"""The real engine over the stand-in and an embedded cloud: up, change, refresh, destroy."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator import cloud
+from tools import environment, pulumi_cli
+
+pytestmark = pytest.mark.engine
+
+PROGRAM = """
+import base64
+
+import pulumi
+import pulumi_aws as aws
+
+config = pulumi.Config()
+account = aws.get_caller_identity().account_id
+vpc = aws.ec2.Vpc("network", cidr_block="127.11.0.0/16")
+subnet = aws.ec2.Subnet("a", vpc_id=vpc.id, cidr_block="127.11.1.0/24", availability_zone="us-west-2a")
+key = aws.kms.Key("key", deletion_window_in_days=7)
+bucket = aws.s3.Bucket("data", force_destroy=True)
+aws.s3.BucketVersioning("data", bucket=bucket.id, versioning_configuration={"status": "Enabled"})
+aws.s3.BucketObjectv2("bundle", bucket=bucket.id, source=pulumi.FileAsset("Pulumi.yaml"))
+script = base64.b64encode((config.get("script") or "#!/bin/sh\\n").encode()).decode()
+template = aws.ec2.LaunchTemplate(
+    "node",
+    image_id="ami-00000000000000000",
+    instance_type="m6a.large",
+    user_data=pulumi.Output.secret(script),
+    metadata_options={config.get("option") or "http_tokens": "required"},
+    block_device_mappings=[{"device_name": "/dev/xvda", "ebs": {"encrypted": "true", "kms_key_id": key.arn}}],
+)
+group = aws.autoscaling.Group(
+    "nodes",
+    min_size=0,
+    max_size=5,
+    desired_capacity=config.get_int("nodes") or 2,
+    vpc_zone_identifiers=[subnet.id],
+    launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+)
+pulumi.export("group", group.name)
+pulumi.export("version", template.latest_version)
+"""
+
+
+@dataclass
+class Stack:
+    """A stack of that program, in a home with a cloud of its own."""
+
+    folder: Path
+    running: cloud.Cloud
+    environment: dict[str, str]
+    name: str = "local"
+
+    def pulumi(self, *arguments: str, fails: bool = False) -> str:
+        done = subprocess.run(
+            [self.environment["PULUMI"], *arguments, "--stack", self.name, "--non-interactive", "--color=never"],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def up(self, *arguments: str) -> str:
+        return self.pulumi("up", "--yes", "--skip-preview", *arguments)
+
+    def refresh(self) -> str:
+        return self.pulumi("refresh", "--yes", "--skip-preview")
+
+    def set(self, name: str, value: str) -> None:
+        self.pulumi("config", "set", name, value)
+
+    def exported(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.pulumi("stack", "export"))
+        return {resource["urn"].rpartition("::")[2]: resource for resource in told["deployment"]["resources"]}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("program")
+    cli = pulumi_cli.present()
+    running, _ = cloud.start(home)
+    environment.prepare(home, cli)
+    ours = environment.environment(home, cli, Path(__file__).parents[3])
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PULUMI_"))}
+    (folder / "Pulumi.yaml").write_text("name: demo\nruntime: python\n")
+    (folder / "__main__.py").write_text(PROGRAM)
+    made = Stack(folder, running, {**clean, **ours, "PULUMI": str(cli.path)})
+    made.pulumi("stack", "init")
+    made.set("aws:region", "us-west-2")
+    yield made
+    cloud.stop(home)
+
+
+@pytest.fixture
+def api(stack: Stack, api_client: Callable[..., Any]) -> Callable[[str], Any]:
+    return lambda service: api_client(stack.running.endpoint, service)
+
+
+def test_a_stack_goes_through_its_life_as_on_aws(stack: Stack, api: Callable[[str], Any]) -> None:
+    def group() -> dict[str, Any]:
+        found: dict[str, Any] = api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"][0]
+        return found
+
+    assert "10 to create" in stack.pulumi("preview")
+    assert not api("s3").list_buckets()["Buckets"], "a preview touched the cloud"
+    stack.up()
+    assert len(group()["Instances"]) == 2
+    assert "10 unchanged" in stack.up()
+    assert "10 unchanged" in stack.refresh()
+
+    data = stack.exported()["node"]
+    for side in ("inputs", "outputs"):
+        assert "ciphertext" in data[side]["userData"], f"user-data lies open in the state's {side}"
+
+    stack.set("nodes", "3")
+    assert "1 updated" in stack.up()
+    assert len(group()["Instances"]) == 3
+
+    stack.set("script", "#!/bin/sh\necho second\n")
+    assert "2 to update" in stack.pulumi("preview")
+    stack.up()
+    assert group()["LaunchTemplate"]["Version"] == "2"
+
+    api("autoscaling").set_desired_capacity(AutoScalingGroupName=group()["AutoScalingGroupName"], DesiredCapacity=1)
+    assert "desiredCapacity" in stack.refresh()
+    assert "1 updated" in stack.up()
+    assert group()["DesiredCapacity"] == 3
+
+    api("autoscaling").delete_auto_scaling_group(AutoScalingGroupName=group()["AutoScalingGroupName"], ForceDelete=True)
+    assert "1 deleted" in stack.refresh()
+    assert "1 created" in stack.up()
+
+    stack.set("option", "http_tokns")
+    told = stack.pulumi("preview", fails=True)
+    assert "there is no property 'metadataOptions.http_tokns'; did you mean http_tokens or httpTokens?" in told
+    assert "Traceback" not in told
+
+    stack.pulumi("destroy", "--yes", "--skip-preview")
+    assert not api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert not api("s3").list_buckets()["Buckets"]
+    assert not api("ec2").describe_launch_templates()["LaunchTemplates"]
+    assert not [vpc for vpc in api("ec2").describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
+    [key] = api("kms").list_keys()["Keys"]
+    assert api("kms").describe_key(KeyId=key["KeyId"])["KeyMetadata"]["KeyState"] == "PendingDeletion"
+
+
+def test_a_stack_of_another_name_is_previewed_but_not_deployed(stack: Stack, api: Callable[[str], Any]) -> None:
+    other = Stack(stack.folder, stack.running, stack.environment, "prod")
+    other.pulumi("stack", "init")
+    other.set("aws:region", "eu-central-1")
+    assert "10 to create" in other.pulumi("preview")
+    told = other.pulumi("up", "--yes", "--skip-preview", fails=True)
+    assert "changes only stacks named local…, not prod" in told
+    assert not api("s3").list_buckets()["Buckets"]

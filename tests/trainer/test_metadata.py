@@ -1,0 +1,117 @@
+"""The metadata client against a small service that asks for tokens."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from trainer import metadata
+from trainer.metadata import Ec2Metadata, Identity
+
+DOCUMENT = {
+    "instanceId": "i-1",
+    "privateIp": "10.0.0.5",
+    "pendingTime": "2026-01-01T00:00:00Z",
+    "instanceType": "m6a.large",
+    "availabilityZone": "us-west-2a",
+    "region": "us-west-2",
+}
+
+
+class Service:
+    def __init__(self):
+        self.values = {"dynamic/instance-identity/document": json.dumps(DOCUMENT)}
+        self.token = 1
+        self.asked = []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, text=""):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def do_PUT(self):
+                service.asked.append(("PUT", self.path, self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")))
+                self.answer(200, f"token-{service.token}")
+
+            def do_GET(self):
+                service.asked.append(("GET", self.path, self.headers.get("X-aws-ec2-metadata-token")))
+                if self.headers.get("X-aws-ec2-metadata-token") != f"token-{service.token}":
+                    return self.answer(401)
+                value = service.values.get(self.path.removeprefix("/latest/"))
+                return self.answer(404) if value is None else self.answer(200, value)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def service():
+    service = Service()
+    yield service
+    service.close()
+
+
+def test_a_node_learns_who_it_is(service):
+    assert Ec2Metadata(service.url).identity() == Identity("i-1", "10.0.0.5", "2026-01-01T00:00:00Z", "m6a.large", "us-west-2a")
+
+
+def test_the_endpoint_is_found_in_the_environment(service, monkeypatch):
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.url)
+    assert Ec2Metadata().identity().node == "i-1"
+
+
+def test_one_token_serves_many_questions(service):
+    client = Ec2Metadata(service.url)
+    for _ in range(3):
+        client.get("x")
+    assert [method for method, *_ in service.asked] == ["PUT", "GET", "GET", "GET"]
+    assert service.asked[0] == ("PUT", "/latest/api/token", "21600")
+
+
+def test_what_is_not_there_is_none(service):
+    assert Ec2Metadata(service.url).get("meta-data/spot/instance-action") is None
+    assert Ec2Metadata(service.url).interruption() is None
+
+
+def test_a_notice_says_when(service):
+    service.values["meta-data/spot/instance-action"] = '{"action": "terminate", "time": "2026-01-01T00:02:00Z"}'
+    assert Ec2Metadata(service.url).interruption() == "2026-01-01T00:02:00Z"
+
+
+def test_a_token_that_is_refused_is_renewed_by_the_next_question(service):
+    """As after an instance was stopped and started."""
+    client = Ec2Metadata(service.url)
+    client.identity()
+    service.token = 2
+    with pytest.raises(OSError, match="401"):
+        client.identity()
+    assert client.identity().node == "i-1"
+
+
+def test_a_token_is_renewed_before_it_ends(service, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(metadata.time, "monotonic", lambda: now[0])
+    client = Ec2Metadata(service.url)
+    client.get("x")
+    now[0] += metadata.TOKEN_TTL_S * 0.6
+    client.get("x")
+    assert [method for method, *_ in service.asked] == ["PUT", "GET", "PUT", "GET"]
+
+
+def test_a_service_that_is_not_there_is_an_os_error():
+    with pytest.raises(OSError, match="refused"):
+        Ec2Metadata("http://127.0.0.1:9").identity()

@@ -1,0 +1,199 @@
+"""One contract for both kinds of store: what holds for a bucket holds for a folder."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from trainer.store import FileStore, Missing, S3Store, StoreError, Unavailable, open_store, sha256_file
+
+
+@pytest.fixture(params=["folder", "s3", "s3-with-prefix"])
+def store(request, tmp_path):
+    if request.param == "folder":
+        return FileStore(tmp_path / "store")
+    bucket = request.getfixturevalue("s3_bucket")
+    return S3Store(bucket, "runs/r-1" if "prefix" in request.param else "")
+
+
+def test_what_is_put_is_got_whole_and_the_last_counts(store):
+    assert store.put("a/b", b"one") is True
+    assert store.put("a/b", b"two") is True
+    assert store.get("a/b") == b"two"
+    store.put("a/empty", b"")
+    assert store.get("a/empty") == b""
+
+
+@pytest.mark.parametrize("key", ["absent", "a", "a/b/c", "a/"])
+def test_an_absent_object_is_missing_by_every_call(store, key, tmp_path):
+    """Also where a folder has that name, or a file stands where a folder would."""
+    store.put("a/b", b"x")
+    with pytest.raises(Missing, match="no such object"):
+        store.get(key)
+    with pytest.raises(Missing):
+        store.download(key, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+    assert store.exists(key) is False
+
+
+def test_if_absent_writes_once(store):
+    assert store.put("k", b"first", if_absent=True) is True
+    assert store.put("k", b"second", if_absent=True) is False
+    assert store.get("k") == b"first"
+    store.delete("k")
+    assert store.put("k", b"third", if_absent=True) is True
+
+
+def test_of_many_who_write_if_absent_exactly_one_does(store):
+    """Two records of one generation would be two leaders."""
+    start, won = threading.Barrier(8), []
+
+    def write(number):
+        start.wait()
+        if store.put("generations/000001.json", str(number).encode(), if_absent=True):
+            won.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert store.get("generations/000001.json") == str(won[0]).encode()
+
+
+def test_a_listing_is_in_order_of_keys_and_by_any_prefix(store):
+    for key in ("b", "a/2", "a/10", "a/1/x", "ab", "a-1"):
+        store.put(key, key.encode())
+    assert [entry.key for entry in store.list()] == ["a-1", "a/1/x", "a/10", "a/2", "ab", "b"]
+    assert [entry.key for entry in store.list("a/")] == ["a/1/x", "a/10", "a/2"]
+    assert [entry.key for entry in store.list("a/1")] == ["a/1/x", "a/10"]
+    assert store.list("nothing/") == []
+    assert [entry.size for entry in store.list("a/")] == [5, 4, 3]
+
+
+def test_an_empty_store_lists_nothing(store):
+    assert store.list() == []
+
+
+def test_a_listing_longer_than_a_page_is_whole(store):
+    """S3 lists a thousand at a time."""
+    if isinstance(store, S3Store):
+        listed = store.client.get_paginator("list_objects_v2").paginate
+        store.client.get_paginator = lambda _: type("P", (), {"paginate": lambda _, **a: listed(**a, PaginationConfig={"PageSize": 3})})()
+    for number in range(10):
+        store.put(f"k{number}", b"")
+    assert [entry.key for entry in store.list("k")] == [f"k{number}" for number in range(10)]
+
+
+def test_an_etag_changes_whenever_the_content_does(store):
+    """A heartbeat's ETag alone tells others that it advanced."""
+    seen = set()
+    for counter in range(20):
+        store.put("beat", f"i {counter}".encode())
+        seen.add(store.list("beat")[0].etag)
+    assert len(seen) == 20
+
+
+def test_deleting_is_idempotent(store):
+    store.put("k", b"")
+    store.delete("k")
+    store.delete("k")
+    assert not store.exists("k")
+
+
+def test_files_go_there_and_back(store, tmp_path):
+    source, target = tmp_path / "source", tmp_path / "deep/er/target"
+    source.write_bytes(bytes(range(256)) * 12_000)
+    store.upload(source, "files/x")
+    assert store.exists("files/x")
+    store.download("files/x", target)
+    assert sha256_file(target) == sha256_file(source)
+    assert [path.name for path in target.parent.iterdir()] == ["target"], "no temporary file is left"
+    assert [entry.key for entry in store.list()] == ["files/x"]
+
+
+def test_a_download_that_fails_leaves_what_was_there(store, tmp_path):
+    target = tmp_path / "target"
+    target.write_bytes(b"old")
+    with pytest.raises(Missing):
+        store.download("absent", target)
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("key", ["", "a/b"])
+def test_an_address_opens_the_same_place(store, key):
+    store.put("a/b/c", b"x")
+    opened = open_store(store.url(key))
+    assert opened.get("a/b/c".removeprefix(key).lstrip("/")) == b"x"
+    assert opened.url() == store.url(key)
+
+
+def test_a_folders_name_may_hold_anything(tmp_path):
+    store = FileStore(tmp_path / "a b%20ü#?")
+    store.put("k", b"x")
+    assert open_store(store.url()).get("k") == b"x"
+    assert open_store(tmp_path / "a b%20ü#?").get("k") == b"x"
+
+
+@pytest.mark.parametrize("url", ["http://x/y", "oss://b/p"])
+def test_other_addresses_are_refused(url):
+    with pytest.raises(ValueError, match="not a store: use s3://"):
+        open_store(url)
+
+
+def test_half_written_files_are_in_no_listing(tmp_path):
+    store = FileStore(tmp_path)
+    store.put("k", b"x")
+    (tmp_path / ".part-123").write_bytes(b"half")
+    assert [entry.key for entry in store.list()] == ["k"]
+
+
+def test_a_store_that_does_not_answer_is_unavailable_within_seconds(s3_bucket, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    store = S3Store("b")
+    begun = time.monotonic()
+    with pytest.raises(Unavailable, match="s3://b/k"):
+        store.get("k")
+    assert time.monotonic() - begun < 5
+    (tmp_path / "f").touch()
+    for call in (lambda: store.put("k", b""), lambda: store.list(), lambda: store.exists("k")):
+        with pytest.raises(Unavailable):
+            call()
+
+
+def test_a_bucket_that_is_not_there_is_an_error_that_waiting_does_not_mend(s3_bucket):
+    with pytest.raises(StoreError) as raised:
+        S3Store(f"{s3_bucket}-other").list()
+    assert not isinstance(raised.value, Unavailable | Missing)
+    assert "NoSuchBucket" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (503, "SlowDown", Unavailable),
+        (500, "InternalError", Unavailable),
+        (403, "AccessDenied", StoreError),
+        (404, "NoSuchKey", Missing),
+        (400, "ExpiredToken", StoreError),
+    ],
+)
+def test_answers_are_sorted_by_whether_waiting_helps(status, code, kind):
+    from botocore.exceptions import ClientError
+
+    class Client:
+        def get_object(self, **_):
+            raise ClientError({"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject")
+
+    with pytest.raises(kind) as raised:
+        S3Store("b", "p", Client()).get("k")
+    assert type(raised.value) is kind
+    assert "s3://b/p/k" in str(raised.value)
+
+
+def test_hashing_reads_a_file_in_pieces(tmp_path):
+    path = Path(tmp_path, "f")
+    path.write_bytes(b"x" * (3 << 20))
+    assert sha256_file(path) == __import__("hashlib").sha256(path.read_bytes()).hexdigest()
