@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 from statistics import median
 
 from cli.history import History
@@ -20,7 +21,8 @@ from cli.words import duration, loss, stamp
 
 WIDE, NARROW = 1040, 372
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 30
-"""Room around a plot for what its axes say, in pixels."""
+ASIDE = 60
+"""Room around a plot for what its axes say, in pixels; `ASIDE` for a value beside the end of a line."""
 
 SMOOTHING = 40
 LEAST_SMOOTHED = 9
@@ -29,8 +31,13 @@ LEAST_SMOOTHED = 9
 FEW = 30
 """Points up to which a smoothed line would say less than they do."""
 
+MARK = 8
+"""Pixels that a mark takes; of those closer together, one is drawn."""
+
 MOST_ROWS = 40
-"""Nodes in the timeline."""
+MOST_BARS = 400
+MOST_BANDS = 100
+"""Nodes and their generations in the timeline, and generations in the throughput chart; the newest are shown."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,11 @@ class Plot:
         """What was measured, thin, below its mean; as it is where there are few points."""
         if len(points) <= FEW:
             return self.line(points, "each")
-        return self.line(points, "raw") + self.line(_smoothed(points), "mean")
+        return self.line(points, "raw") + self.line(_smoothed(points), "mean", finest=2)
 
-    def line(self, points: Sequence[Point], kind: str) -> str:
-        """A line through points, thinned to what the width can show; a lone one is a dot."""
-        shown = thin(points, int(self.x.end - self.x.start))
+    def line(self, points: Sequence[Point], kind: str, finest: int = 1) -> str:
+        """A line through points, thinned to what shows at `finest` pixels; a lone one is a dot."""
+        shown = thin(points, max(int(self.x(points[-1][0]) - self.x(points[0][0])) // finest, 2))
         if len(shown) == 1:
             return f'<circle class="dot {kind}" cx="{self.x(shown[0][0]):.1f}" cy="{self.y(shown[0][1]):.1f}" r="2"/>'
         places = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in shown)
@@ -79,19 +86,19 @@ def loss_chart(history: History, width: int) -> str:
     height = 300 if width == WIDE else 240
     low, high = _room([y for _, y in points])
     last = max(points[-1][0], 2.0)
-    plot = Plot(Scale(1, last, LEFT, width - RIGHT), Scale(low, high, height - BOTTOM, TOP + 12))
+    plot = Plot(Scale(1, last, LEFT, width - ASIDE), Scale(low, high, height - BOTTOM, TOP + 12))
     at = dict(_smoothed(points))
-    saved = {round(plot.x(event.step)): event.step for event in history.events if event.event == "checkpoint"}
+    saved = {plot.x(event.step) // MARK: event.step for event in history.events if event.event == "checkpoint"}
     marks = (
-        f'<circle class="mark" cx="{x}" cy="{plot.y(at[step]):.1f}" r="3.5"><title>checkpoint at step {step:,}</title>'
-        "</circle>"
-        for x, step in saved.items()
+        f'<circle class="mark" cx="{plot.x(step):.1f}" cy="{plot.y(at[step]):.1f}" r="3.5">'
+        f"<title>checkpoint at step {step:,}</title></circle>"
+        for step in saved.values()
         if step in at
     )
     first, end = points[0], points[-1]
     labels = (
         f'<text class="value" x="{plot.x(first[0]):.1f}" y="{plot.y(first[1]) - 8:.1f}">{loss(first[1])}</text>'
-        f'<text class="value end" x="{plot.x(end[0]):.1f}" y="{plot.y(end[1]) - 12:.1f}">{loss(end[1])}</text>'
+        f'<text class="value" x="{plot.x(end[0]) + 9:.1f}" y="{plot.y(end[1]) + 5:.1f}">{loss(end[1])}</text>'
     )
     across = [1.0, *(tick for tick in ticks(1, last, width // 90, whole=True) if tick > last / 30)]
     grid = plot.grid(across, ticks(low, high, 6), lambda value: f"{value:,.0f}", "loss, by step")
@@ -102,9 +109,11 @@ def loss_chart(history: History, width: int) -> str:
 
 def throughput_chart(history: History, began: float, width: int) -> str:
     """Tokens per second over the run's time, generation by generation, with marks where one ended and why."""
+    newest = set(sorted(history.spans)[-MOST_BANDS:])
     rows: dict[int, list[Point]] = {}
     for step in history.taken:
-        rows.setdefault(step.generation, []).append((step.time - began, step.tokens_per_second))
+        if step.generation in newest:
+            rows.setdefault(step.generation, []).append((step.time - began, step.tokens_per_second))
     if not rows:
         return ""
     height = 240 if width == WIDE else 210
@@ -121,8 +130,7 @@ def throughput_chart(history: History, began: float, width: int) -> str:
 
 def timeline(history: History, began: float, width: int) -> str:
     """A row for each node: the steps of its boot, then the generations that it was a member of."""
-    members = [member.node for _, item in sorted(history.generations.items()) for member in item.members]
-    rows = list(dict.fromkeys([*members, *history.boots]))[:MOST_ROWS]
+    rows, numbers = timeline_holds(history)
     if not rows:
         return ""
     room, step = (172, 30) if width == WIDE else (0, 44)
@@ -136,13 +144,23 @@ def timeline(history: History, began: float, width: int) -> str:
     for index, node in enumerate(rows):
         y = 8 + step * index
         parts.append(f'<text class="node" x="0" y="{y + (14 if room else 10)}">{escape(node)}</text>')
-        parts.append(_row(history, node, plot, began, y if room else y + 16))
+        parts.append(_row(history, node, numbers, plot, began, y if room else y + 16))
     parts.append(plot.base(time_ticks(end, width // 90), stamp, bottom))
     told = f"When {len(rows)} nodes booted and trained, over {duration(end)}."
     return _svg("timeline", width, bottom + BOTTOM, "Nodes over time", told, "".join(parts))
 
 
-def _row(history: History, node: str, plot: Plot, began: float, y: float) -> str:
+def timeline_holds(history: History) -> tuple[list[str], list[int]]:
+    """The nodes that the timeline shows, in order of their boot, and the generations: the newest of both."""
+    boots = sorted(history.boots.values(), key=lambda boot: (boot.started, boot.node))[-MOST_ROWS:]
+    known = [number for number in sorted(history.spans, reverse=True) if number in history.generations]
+    bars = accumulate(min(len(history.generations[number].members), MOST_ROWS) for number in known)
+    return [boot.node for boot in boots], [
+        number for number, count in zip(known, bars, strict=True) if count <= MOST_BARS
+    ]
+
+
+def _row(history: History, node: str, numbers: Sequence[int], plot: Plot, began: float, y: float) -> str:
     parts = []
     boot = history.boots.get(node)
     at = boot.started - began if boot else 0.0
@@ -152,16 +170,16 @@ def _row(history: History, node: str, plot: Plot, began: float, y: float) -> str
         told = f"{node}: {step['step']} {step['status']}, {duration(step['seconds'])}"
         parts.append(_bar(plot, at, at + step["seconds"], y, kind, told))
         at += step["seconds"]
-    for number, span in history.spans.items():
-        generation = history.generations.get(number)
-        if generation and any(member.node == node for member in generation.members):
+    for number in numbers:
+        span, generation = history.spans[number], history.generations[number]
+        if any(member.node == node for member in generation.members):
             told = f"{node}: generation {number}, {duration(span.ended - span.started)}"
             parts.append(_bar(plot, span.started - began, span.ended - began, y, "training", told, str(number)))
     return "".join(parts)
 
 
 def _bar(plot: Plot, start: float, end: float, y: float, kind: str, told: str, label: str = "") -> str:
-    x, width = plot.x(start), max(plot.x(end) - plot.x(start), 1.0)
+    x, width = plot.x(start), max(plot.x(end) - plot.x(start) - 1.0, 1.5)
     name = f'<text class="inside" x="{x + 7:.1f}" y="{y + 14}">{label}</text>' if width > 24 and label else ""
     bar = f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="20"/>'
     return f"<g><title>{escape(told)}</title>{bar}{name}</g>"
@@ -177,8 +195,9 @@ def _band(history: History, number: int, plot: Plot, began: float) -> str:
     parts += f'<text class="axis" x="{x + 4:.1f}" y="{top - 5:.1f}">{name}</text>'
     if number > 1 and generation:
         # Where the one before it ended is when the reason came up; what lies between is what it cost.
-        before = max((item.ended for other, item in history.spans.items() if other < number), default=span.started)
-        kind, place = ("fault" if fault(generation) else "change"), plot.x(before - began)
+        before = history.spans.get(number - 1)
+        place = plot.x((before.ended if before else span.started) - began)
+        kind = "fault" if fault(generation) else "change"
         shape = f"M{place - 5:.1f},{top:.1f}h10l-5,8z"
         parts += f'<line class="{kind}" x1="{place:.1f}" x2="{place:.1f}" y1="{top}" y2="{plot.y.start}"/>'
         parts += f'<path class="{kind}" d="{shape}"><title>{escape(why(generation))}</title></path>'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from trainer import layout
@@ -81,6 +82,10 @@ class Span:
         return Span(started, ended, item.step if self.first is None else self.first, item.step)
 
 
+DERIVED = ("taken", "steps", "events", "spans")
+"""What `History` works out of the metrics once, until more of them come: a long run has a million steps."""
+
+
 @dataclass
 class History:
     """A run as its prefix tells it. `refresh` reads what has changed since the last time."""
@@ -114,6 +119,8 @@ class History:
             self.boots[boot.node] = boot
         for entry in self._changed(layout.METRICS):
             self._chunks[entry.key] = list(_parse(self.store.get(entry.key)))
+            for name in DERIVED:
+                self.__dict__.pop(name, None)
         manifests = (entry for entry in self.store.list(layout.CHECKPOINTS) if entry.key.endswith("/manifest.json"))
         self.checkpoints = sorted(int(entry.key.split("/")[-2].removeprefix("step-")) for entry in manifests)
 
@@ -122,18 +129,18 @@ class History:
         """The newest."""
         return self.generations[max(self.generations)] if self.generations else None
 
-    @property
+    @cached_property
     def steps(self) -> list[Step]:
         """The steps that count, in order: one that was done again after a fault counts as it was last done."""
         last = {item.step: item for item in self.taken}
         return [last[step] for step in sorted(last)]
 
-    @property
+    @cached_property
     def taken(self) -> list[Step]:
         """Every step as it was taken, in order of its telling, those that were done again too."""
         return [item for item in self._items() if isinstance(item, Step)]
 
-    @property
+    @cached_property
     def events(self) -> list[Event]:
         """All events, in the order in which they were told."""
         return [item for item in self._items() if isinstance(item, Event)]
@@ -143,7 +150,7 @@ class History:
         """Steps that were done again, because what followed the last checkpoint was lost."""
         return len(self.taken) - len(self.steps)
 
-    @property
+    @cached_property
     def spans(self) -> dict[int, Span]:
         """When each generation trained. One that told nothing is absent."""
         spans: dict[int, Span] = {}
@@ -159,7 +166,7 @@ class History:
     @property
     def first_trained(self) -> float | None:
         """When the first optimizer step was done, in seconds since 1970."""
-        return next((item.time for item in self._items() if isinstance(item, Step)), None)
+        return self.taken[0].time if self.taken else None
 
     def _items(self) -> Iterator[Step | Event]:
         for key in sorted(self._chunks):

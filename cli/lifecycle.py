@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from cli import datasets, page, report
 from cli import watch as watching
 from cli.history import History
-from cli.workspace import Workspace
+from cli.workspace import LOCAL, Workspace
 from emulator import cloud
 from trainer import layout
 
@@ -40,34 +39,40 @@ def up(stack: str, console: Console) -> int:
 def watch(stack: str, console: Console) -> int:
     """Follow the stack's run to its end; print and write its report. Returns the exit code."""
     workspace = Workspace(stack)
-    run, store = workspace.run()
-    history = History(store, run)
-    outcome = watching.follow(history, console, limit_s=LONGEST_WATCH_S)
-    path = workspace.home / "report.html" if workspace.local else workspace.home / stack / "report.html"
+    plan, _ = workspace.plan()
+    outputs = workspace.outputs()
+    store = workspace.open(str(outputs["bucket"]), layout.run_prefix(outputs["run"]))
+    history = History(store, outputs["run"])
     facts = report.Facts(
         stack=stack,
-        run=run,
-        group_created=_group_created(str(workspace.outputs()["group"])),
+        run=outputs["run"],
+        where="the embedded cloud on this machine" if workspace.local else f"{plan.spec.cloud} {plan.spec.region}",
         checkpoints_url=store.url(layout.CHECKPOINTS),
-        report_path=path,
-        where="the embedded cloud on this machine" if workspace.local else f"aws {os.environ['AWS_DEFAULT_REGION']}",
+        report_path=workspace.home / ("report.html" if stack == LOCAL else f"report-{stack}.html"),
+        group_created=_group_created(str(outputs["group"])),
+        job=plan.run.job,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page.html(history, facts, now=time.time()), encoding="utf-8")
+    outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S)
+    assert facts.report_path is not None
+    facts.report_path.parent.mkdir(parents=True, exist_ok=True)
+    facts.report_path.write_text(page.html(history, facts, now=time.time()), encoding="utf-8")
     console.print(report.terminal(history, facts))
     return 0 if outcome.succeeded else 1
 
 
 def down(stack: str, console: Console) -> None:
-    """Destroy the cluster; for a local stack, end the embedded cloud, or whatever is left of a killed one."""
+    """Destroy the cluster; for a local stack, end the embedded cloud too, whatever became of it."""
     workspace = Workspace(stack)
     if not workspace.local:
         workspace.pulumi("destroy", "--yes")
         return
-    if cloud.find(workspace.home):
-        workspace.pulumi("destroy", "--yes", "--skip-preview")
-    cloud.stop(workspace.home)
-    console.print("the embedded cloud has ended")
+    try:
+        if cloud.find(workspace.home):
+            workspace.create()
+            workspace.pulumi("destroy", "--yes", "--skip-preview")
+    finally:
+        cloud.stop(workspace.home)
+        console.print("The embedded cloud has ended; nothing of it runs any more.")
 
 
 def _group_created(name: str) -> float | None:

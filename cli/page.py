@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from cli.charts import MOST_ROWS, NARROW, WIDE, loss_chart, throughput_chart, timeline
+from cli.charts import NARROW, WIDE, loss_chart, throughput_chart, timeline, timeline_holds
 from cli.figures import Figures, figures
 from cli.history import History
 from cli.moments import why
@@ -104,8 +104,10 @@ SIGNS = {
 
 
 def _charts(history: History, began: float) -> str:
-    more = len({*history.boots, *history.cards}) - MOST_ROWS
-    note = f'<p class="note">{counted(more, "more node")} not shown.</p>' if more > 0 else ""
+    rows, numbers = timeline_holds(history)
+    left_out = {"earlier node": len(history.boots) - len(rows), "earlier generation": len(history.spans) - len(numbers)}
+    told = " and ".join(counted(count, noun) for noun, count in left_out.items() if count)
+    note = f'<p class="note">Not shown: {told}.</p>' if told else ""
     return (
         _charted("Loss", loss_chart(history, WIDE), loss_chart(history, NARROW))
         + _charted("Throughput", throughput_chart(history, began, WIDE), throughput_chart(history, began, NARROW))
@@ -203,7 +205,7 @@ def _table(title: str, caption: str, headings: Sequence[str], rows: Sequence[Seq
 
 def _job(job: Mapping[str, Any]) -> str:
     pairs = "".join(
-        f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(plain(value))}</dd>" for name, value in _flat(job)
+        f"<dt>{escape(plain(name.replace('_', ' ')))}</dt><dd>{escape(plain(value))}</dd>" for name, value in _flat(job)
     )
     return f'<section><h2>Job</h2><dl class="pairs">{pairs}</dl></section>' if pairs else ""
 

@@ -83,7 +83,8 @@ def _node_table(shown: Sequence[Node]) -> RenderableType:
     table.add_column("boot", justify="right", no_wrap=True)
     for node in shown[:MOST_NODES]:
         boot = "" if node.boot_s is None else duration(node.boot_s)
-        table.add_row(node.node, node.address, Text(node.state, style=TONES[node.tone]), boot)
+        cells = (Text(plain(node.node)), Text(plain(node.address)), Text(node.state, style=TONES[node.tone]))
+        table.add_row(*cells, boot)
     rest = Counter(node.state.split(",")[0].split(":")[0] for node in shown[MOST_NODES:])
     if rest:
         table.add_row(Text(f"and {rest.total():,} more", style="dim"), "", Text(_summed(rest), style="dim"), "")

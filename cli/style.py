@@ -53,7 +53,6 @@ polyline { fill: none; stroke-linejoin: round; } .raw { stroke: var(--raw); stro
 .band { fill: var(--band); } path.fault, rect.failed { fill: var(--bad); } path.change { fill: var(--change); }
 line.fault { stroke: var(--bad); stroke-dasharray: 3 3; } line.change { stroke: var(--change); stroke-dasharray: 3 3; }
 .training { fill: var(--line); } svg .inside { fill: var(--inside); font-weight: 600; }
-rect { stroke: var(--ground); stroke-width: 1; } rect.band { stroke: none; }
 .boot0 { fill: var(--boot0); } .boot1 { fill: var(--boot1); } .boot2 { fill: var(--boot2); }
 .boot3 { fill: var(--boot3); } .boot4 { fill: var(--boot4); } .boot5 { fill: var(--boot5); }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; margin: 8px 0 0; padding: 0; list-style: none;

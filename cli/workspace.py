@@ -105,8 +105,12 @@ class Workspace:
         return done.stdout if capture else ""
 
     def create(self) -> None:
-        """Make the stack known to the engine, unless it is."""
+        """Make the stack known to the engine, unless it is; a local one loses the lock of an engine that was killed."""
         self.pulumi("stack", "select", "--create", capture=True)
+        if self.local:
+            for lock in (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json"):
+                if not Path(f"/proc/{json.loads(lock.read_text())['pid']}").exists():
+                    lock.unlink()
 
     def outputs(self) -> Mapping[str, Any]:
         """The stack's outputs. Raises `Refused` where it is not up."""

@@ -31,6 +31,7 @@ def node_config(plan: Plan, bucket: str, bundle_key: str, bundle_sha256: str) ->
         "deadline_s": DEADLINE_S,
         "run": plan.run.id,
         "workers": plan.workers,
+        "gpus": plan.instance.gpus,
         "job": dict(plan.run.job),
     }
 

@@ -1,11 +1,12 @@
 """Names that a provider chooses itself, and made-up ids and ARNs of the right form.
 
-All of them follow from the URN (and, for names, the engine's seed of this creation), so that the same program gives
-the same plan. Source of the name's form and limits: the AWS provider's own auto-naming, `<name>-<7 hex digits>`.
+What a plan shows follows from the URN and, for names, the engine's seed of this creation, so that the same program
+gives the same plan. Source of the name's form and limits: the AWS provider's own auto-naming, `<name>-<7 hex digits>`.
 """
 
 import hashlib
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,12 +81,12 @@ def auto_named(kind: ResourceType, urn: str, old: Mapping[str, Any], new: Props,
     return {**new, key: name}
 
 
-def prefixed(kind: ResourceType, urn: str, props: Props) -> Props:
+def prefixed(kind: ResourceType, props: Props) -> Props:
     """The inputs with a name made from the prefix that they give instead of one."""
     key = naming_property(kind)
     if key is None or props.get(key) is not None or props.get(f"{key}Prefix") is None:
         return props
-    return {**props, key: props[f"{key}Prefix"] + hashlib.sha256(urn.encode()).hexdigest()[:17]}
+    return {**props, key: props[f"{key}Prefix"] + secrets.token_hex(9)}
 
 
 def partition(region: str) -> str:

@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def _answered(method: Method) -> Method:
-    """Errors that are meant for the user go to the engine as their one line."""
+    """Errors go to the engine as one line each."""
 
     @functools.wraps(method)
     def answered(self: Any, request: Any, context: grpc.ServicerContext) -> Any:
@@ -39,6 +39,10 @@ def _answered(method: Method) -> Method:
             return method(self, request, context)
         except (ApiError, Refused, UnknownFunction, schema.UnknownType) as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        except Exception as error:  # a defect of ours: still one line to the user, not a traceback
+            what = getattr(request, "urn", "") or getattr(request, "tok", "")
+            reason = f"{type(error).__name__}: {error}"
+            context.abort(grpc.StatusCode.INTERNAL, f"the stand-in failed at {method.__name__} of {what}: {reason}")
 
     return answered  # type: ignore[return-value]
 

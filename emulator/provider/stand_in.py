@@ -93,7 +93,7 @@ class StandIn:
         if preview:
             return "", {**dict.fromkeys(type_.computed, UNKNOWN), **new, **own}
         self._own(urn)
-        full = naming.prefixed(type_, urn, new)
+        full = naming.prefixed(type_, new)
         if kind is None:
             id_, made = naming.made_up(type_, urn, full, self._place(new))
             return id_, {**made, **full, **own}
@@ -181,7 +181,7 @@ class StandIn:
         if not _is_local(urn):
             raise Refused(
                 f"the embedded cloud's stand-in changes only stacks named {LOCAL}…, not {naming.urn_stack(urn)}; to "
-                "deploy to the real cloud, take emulator/bin off PATH (a shell without `trainwright env`)"
+                "deploy to the real cloud, use a shell without `trainwright env`, where the real provider is found"
             )
         if self._endpoint() is None:
             raise Refused('the embedded cloud is not running: run `eval "$(trainwright env)"` (or `make up`)')

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from cli.scales import Scale, smooth, thin, ticks, time_ticks
 
-spans = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e7)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+spans = st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e7)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_ticks_lie_inside_evenly_and_are_never_too_many(span: tuple[float, float
     slack = (high - low) * 1e-6
     assert 1 <= len(found) <= most
     assert all(low - slack <= tick <= high + slack for tick in found)
-    gaps = [after - before for before, after in zip(found, found[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(found)]
     assert all(math.isclose(gap, gaps[0], rel_tol=1e-6) for gap in gaps)
 
 

@@ -171,7 +171,7 @@ def test_a_store_that_is_silent_for_a_while_is_one_line(prefix: Any, facts: Any)
 def test_a_store_that_stays_silent_ends_the_wait(prefix: Any, facts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "STORE_PATIENCE_S", -1.0)
     prefix.store = Flaky(prefix.store.root)
-    with pytest.raises(Refused, match="no answer for .*connection refused.*Come back"):
+    with pytest.raises(Refused, match=r"no answer for .*connection refused.*Come back"):
         followed(prefix, facts, script())
 
 

@@ -48,7 +48,7 @@ def test_the_agent_finds_in_its_configuration_all_it_reads(stack, tmp_path):
     path = tmp_path / "node.json"
     path.write_text(json.dumps(config))
     read = NodeConfig.read(path)
-    assert (read.run, read.bucket, read.workers) == (config["run"], "b", 1)
+    assert (read.run, read.bucket, read.workers, read.gpus) == (config["run"], "b", 1, 0)
     assert read.job == config["job"]
 
 

@@ -116,7 +116,7 @@ class Agent:
         return found, f"{found.kind}, {found.devices} devices, TCP over {found.interface}"
 
     def _health(self) -> tuple[None, str]:
-        return None, health.check(self.paths.scratch, self.config.workers)
+        return None, health.check(self.paths.scratch, self.config.gpus)
 
     def _job(self, data: Path, found: Fabric, store: Store) -> Job:
         path = self.paths.state / "job.json"
@@ -126,6 +126,8 @@ class Agent:
         environment = {
             **os.environ,
             **found.environment(),
+            # A type without GPUs trains on its CPUs, also where the machine beneath (as on the embedded cloud) has some.
+            **({} if self.config.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
             "TRAINWRIGHT_JOB": str(path),
             "TRAINWRIGHT_STORE": store.url(),
             "TRAINWRIGHT_DATA": str(data),

@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """The configuration in user-data. `workers` is the number of worker processes on this node."""
+    """The configuration in user-data. `workers`: worker processes on this node; `gpus`: what its instance type has."""
 
     cloud: str
     region: str
@@ -20,6 +20,7 @@ class NodeConfig:
     bucket: str
     run: str
     workers: int
+    gpus: int
     job: Mapping[str, Any]
 
     @classmethod

@@ -14,16 +14,13 @@ class Unfit(Exception):
     """The node must not join; the message says why."""
 
 
-def check(scratch: Path, workers: int) -> str:
-    """What the node has, in words. Raises `Unfit`."""
+def check(scratch: Path, gpus: int) -> str:
+    """What the node has, in words; `gpus` is what its instance type has. Raises `Unfit`."""
     free = shutil.disk_usage(scratch).free
     if free < LEAST_FREE_BYTES:
         raise Unfit(f"{scratch} has {free >> 20} MiB free, too little for a checkpoint: 1024 MiB is the least")
-    gpus = count_gpus()
-    if gpus and gpus != workers:
-        raise Unfit(f"{gpus} GPUs answer, but the instance type has {workers}: a GPU is lost")
-    if not gpus and workers > 1:
-        raise Unfit(f"no GPU answers nvidia-smi, but the instance type has {workers}")
+    if gpus and (found := count_gpus()) != gpus:
+        raise Unfit(f"{found} GPUs answer nvidia-smi, but the instance type has {gpus}: a GPU or its driver is lost")
     cpus = len(os.sched_getaffinity(0))
     return f"{gpus} GPUs, {cpus} CPUs, {free >> 30} GiB of scratch free"
 

@@ -34,14 +34,22 @@ class Group:
     def told(self, word: str, make: Callable[[], bytes], seconds: float) -> bytes:
         """What `make` gives on rank 0, on every rank; the others wait for it, for so many seconds at most.
 
-        For what may outlast a collective's limit, such as reading or saving a checkpoint. `word` is used once.
+        For what may outlast a collective's limit, such as reading or saving a checkpoint. `word` is used once. Rank 0,
+        whose process may hold the rendezvous store, returns only when all have heard, so that it may end after it.
         """
-        if self.rank == 0:
-            value = make()
-            self.store.set(word, value.decode())
+        limit = timedelta(seconds=seconds)
+        heard, all_heard = f"{word}/heard", f"{word}/all"
+        if self.rank:
+            self.store.wait([word], limit)
+            value: bytes = self.store.get(word)
+            if self.store.add(heard, 1) == self.world - 1:
+                self.store.set(all_heard, "")
             return value
-        self.store.wait([word], timedelta(seconds=seconds))
-        return self.store.get(word)
+        value = make()
+        self.store.set(word, value.decode())
+        if self.world > 1:
+            self.store.wait([all_heard], limit)
+        return value
 
 
 @contextmanager

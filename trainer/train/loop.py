@@ -215,7 +215,6 @@ class Run:
             raise CheckpointError(problem)
         if done:
             self.metrics.event("done", step=self.step)
-        dist.barrier()
 
 
 @dataclass(frozen=True)

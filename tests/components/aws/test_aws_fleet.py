@@ -68,7 +68,7 @@ def test_user_data_is_a_secret_and_tells_the_node_all_it_needs(mocked, stack, bu
         "python": "python3",
         "deadline_s": 900,
         "workers": 1,
-        **({"gpus": config["gpus"]} if "gpus" in config else {}),
+        "gpus": 0,
     }
 
 

@@ -37,7 +37,7 @@ def test_a_bucket_is_named_in_lower_case_and_an_alias_as_one() -> None:
 def test_a_prefix_makes_the_name_when_the_resource_is_made() -> None:
     given = naming.auto_named(ROLE, urn(ROLE), {}, {"namePrefix": "pre-"}, b"")
     assert "name" not in given
-    assert naming.prefixed(ROLE, urn(ROLE), given)["name"].startswith("pre-")
+    assert naming.prefixed(ROLE, given)["name"].startswith("pre-")
 
 
 def test_a_name_too_long_for_its_suffix_is_refused() -> None:

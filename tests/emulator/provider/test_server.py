@@ -76,6 +76,9 @@ def test_a_plugin_answers_and_ends_at_once_when_cancelled(start: Callable[..., P
     assert caught.value.details() == (
         'the embedded cloud is not running: run `eval "$(trainwright env)"` (or `make up`)'
     )
+    with pytest.raises(grpc.RpcError, match="the stand-in failed at Create of urn:x: IndexError: ") as caught:
+        stub.Create(provider_pb2.CreateRequest(urn="urn:x", properties=Struct()))
+    assert "\n" not in caught.value.details()
     stub.Cancel(Empty())
     assert plugin.wait(timeout=2) == 0
 

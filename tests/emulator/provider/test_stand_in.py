@@ -49,7 +49,9 @@ def test_real_changes_are_refused_outside_local_stacks(deployment: Deployment) -
         lambda: deployment.stand_in.read(urn(KEY, "prod"), "k", {"description": "d"}, {}),
         lambda: deployment.stand_in.create(urn(FLOW_LOG, "prod"), {}, preview=False),
     ):
-        with pytest.raises(Refused, match=r"only stacks named local…, not prod; .* take emulator/bin off PATH"):
+        with pytest.raises(
+            Refused, match=r"only stacks named local…, not prod; .* use a shell without `trainwright env`"
+        ):
             call()
     assert not deployment.client("kms").list_keys()["Keys"]
 

@@ -1,0 +1,264 @@
+"""Heartbeats as one node sees them: whom it takes for alive, and what it never holds against anyone."""
+
+import json
+
+import pytest
+
+from trainer import layout
+from trainer.node.membership import DEAD_AFTER_S, LONGEST_GAP_S, Membership, newest_checkpoint
+from trainer.node.peers import FAILED, READY, Card, Ended, End, Form, decide
+from trainer.store import FileStore, Missing, Unavailable
+
+
+class Shaky(FileStore):
+    """A folder that can be out of reach."""
+
+    down = False
+
+    def _path(self, key):
+        if self.down:
+            raise Unavailable("down")
+        return super()._path(key)
+
+    def list(self, prefix=""):
+        if self.down:
+            raise Unavailable("down")
+        return super().list(prefix)
+
+
+class World:
+    """A bucket, a clock, and nodes that look when they are told to."""
+
+    def __init__(self, folder, least=1, desired=2):
+        self.bucket = FileStore(folder)
+        self.bucket.put(layout.FLEET, json.dumps({"min": least, "desired": desired, "max": 8}).encode())
+        self.now = 1000.0
+
+    def node(self, name, incarnation="1"):
+        card = Card(name, f"10.0.0.{ord(name)}", f"t-{name}", name + incarnation, 1)
+        return Membership(Shaky(self.bucket.root / "runs/r"), self.bucket, card, clock=lambda: self.now)
+
+    def pass_time(self, seconds, *nodes, every=1.0):
+        """Time goes by, in which these nodes look once each second."""
+        for _ in range(round(seconds / every)):
+            self.now += every
+            for node in nodes:
+                node.sync()
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_a_beat_that_was_there_at_the_first_look_shows_no_life(world):
+    """It may be the last of a node that died before this one came."""
+    a, b = world.node("a"), world.node("b")
+    b.sync()
+    a.sync()
+    view = a.view()
+    assert view.alive == {"a"}
+    assert view.unsure == {"b"}
+    world.pass_time(1, b, a)
+    assert (a.view().alive, a.view().unsure) == ({"a", "b"}, frozenset())
+
+
+def test_a_beat_that_comes_later_shows_life(world):
+    a, b = world.node("a"), world.node("b")
+    a.sync()
+    world.pass_time(1, b, a)
+    assert a.view().alive == {"a", "b"}
+
+
+def test_the_dead_of_an_earlier_time_are_told_from_the_living_in_the_end(world):
+    world.node("a").sync()
+    b = world.node("b")
+    b.sync()
+    world.pass_time(DEAD_AFTER_S, b)
+    assert b.view().unsure == {"a"}
+    world.pass_time(1, b)
+    assert (b.view().alive, b.view().unsure) == ({"b"}, frozenset())
+
+
+def test_a_late_joiner_does_not_form_a_generation_of_its_own(world):
+    """At its first look nobody's beat has changed: it must not take all the others for lost."""
+    b, c = world.node("b"), world.node("c")
+    world.pass_time(2, b, c)
+    b.form(Form(decide(b.view()).members, "first", graceful=False), 1, 0)
+    world.pass_time(1, b, c)
+    a = world.node("a")  # the oldest, as a node is whose agent starts anew
+    a.sync()
+    assert a.generation.number == 1
+    assert not isinstance(decide(a.view()), Form | End)
+    world.pass_time(1, b, c, a)
+    world.pass_time(3, b, c, a)
+    assert [m.node for m in decide(a.view()).members] == ["a", "b", "c"]
+
+
+def test_a_node_that_stops_beating_is_lost_after_six_observed_seconds(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(3, b, a)
+    world.pass_time(DEAD_AFTER_S, a)
+    assert "b" in a.view().alive
+    world.pass_time(1, a)
+    assert a.view().alive == {"a"}
+
+
+def test_a_pause_of_its_own_does_not_age_its_peers(world):
+    """Stopped for an hour (a debugger, a migrated host), then looking before the others have beaten again."""
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(3, a, b)
+    world.now += 3600
+    a.sync()
+    assert a.view().alive == {"a", "b"}
+    assert LONGEST_GAP_S < DEAD_AFTER_S
+
+
+def test_time_in_which_the_store_is_away_ages_nobody(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(3, a, b)
+    a.store.down = b.store.down = True
+    for _ in range(60):
+        world.now += 1
+        for node in (a, b):
+            with pytest.raises(Unavailable):
+                node.sync()
+    a.store.down = False
+    world.pass_time(3, a)  # b's clients take a little longer to come back
+    assert a.view().alive == {"a", "b"}
+
+
+def test_a_first_look_that_breaks_off_takes_nobody_for_alive(world):
+    """The listing came, the reading of a card did not: what was listed was there at the first look."""
+    world.node("b").sync()
+    a = world.node("a")
+    read, a.store.get = a.store.get, lambda key: (_ for _ in ()).throw(Unavailable("down"))
+    with pytest.raises(Unavailable):
+        a.sync()
+    a.store.get = read
+    a.sync()
+    assert a.view().alive == {"a"}
+
+
+def test_what_a_card_says_is_seen_with_the_next_look(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    b.say(ended=Ended(1, FAILED, "why"))
+    assert a.view().cards["b"].ended is None
+    world.pass_time(1, b, a)
+    assert (a.view().cards["b"].ended, a.view().cards["b"].state) == (Ended(1, FAILED, "why"), READY)
+
+
+def test_a_card_is_written_and_read_only_when_it_changes(world):
+    """One listing a second tells all; more would be paid for by every node, every second."""
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, b, a)
+    asked, told = [], []
+    get, put = a.store.get, a.store.put
+    a.store.get = lambda key: asked.append(key) or get(key)
+    a.store.put = lambda key, *rest, **more: told.append(key) or put(key, *rest, **more)
+    world.pass_time(3, b, a)
+    assert asked == []
+    assert told == [layout.beat("a")] * 3
+
+
+def test_the_first_record_of_a_number_stands(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    members = decide(a.view()).members
+    a.form(Form(members, "first", graceful=False), 1, 0)
+    b.form(Form(members[::-1], "mine", graceful=False), 2, 0)
+    world.pass_time(1, a, b)
+    assert a.generation == b.generation
+    assert (b.generation.number, b.generation.why) == (1, "first")
+
+
+def test_a_leader_that_slept_cannot_overrule_what_came_since(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    members = decide(a.view()).members
+    for number in (1, 2):
+        b.form(Form(members, f"{number}", graceful=False), 1, 0)
+        world.pass_time(1, b)
+    a.form(Form(members, "stale", graceful=False), 1, 0)
+    world.pass_time(1, a, b)
+    assert (a.generation.number, a.generation.why) == (2, "2")
+
+
+def test_the_first_outcome_stands_and_all_see_it(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    b.end(succeeded=False, reason="why")
+    a.end(succeeded=True, reason="late")
+    world.pass_time(1, a, b)
+    for node in (a, b):
+        assert (node.outcome.succeeded, node.outcome.reason) == (False, "why")
+
+
+def test_reading_the_outcome_shows_nobody_that_this_node_is_here(world):
+    world.node("a").read_outcome()
+    assert world.bucket.list("runs/") == []
+
+
+def test_a_node_that_joined_a_running_cluster_keeps_to_its_least_size(tmp_path):
+    """Its sizes are read when it leads, not only before the first generation: else `nodes.min` is forgotten."""
+    world = World(tmp_path, least=2, desired=2)
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    a.form(Form(decide(a.view()).members, "first", graceful=False), 1, 0)
+    world.pass_time(1, a, b)
+    c = world.node("c")
+    world.pass_time(3, a, b, c)
+    world.pass_time(DEAD_AFTER_S + 2, c)
+    assert c.view().leads
+    assert not isinstance(decide(c.view()), Form)
+
+
+def test_a_fleet_that_was_scaled_is_seen_by_the_leader(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    assert a.view().desired == 2
+    world.bucket.put(layout.FLEET, b'{"min": 1, "desired": 5, "max": 8}')
+    assert a.view().desired == 5
+
+
+def test_a_leader_that_does_not_know_the_fleets_size_decides_nothing(world):
+    a = world.node("a")
+    a.fleet = Shaky(world.bucket.root)
+    a.sync()
+    a.fleet.down = True
+    with pytest.raises(Unavailable):
+        a.view()
+
+
+def test_a_run_by_hand_without_a_cluster_trains_with_who_is_there(world):
+    world.bucket.delete(layout.FLEET)
+    a = world.node("a")
+    a.sync()
+    assert isinstance(decide(a.view()), Form)
+
+
+def test_newcomers_settle_anew_when_another_comes(world):
+    a, b, c, d = (world.node(name) for name in "abcd")
+    world.pass_time(2, a, b)
+    a.form(Form(decide(a.view()).members, "first", graceful=False), 1, 0)
+    world.pass_time(3, a, b, c)
+    a.view()
+    world.pass_time(1, a, b, c)
+    assert a.view().joined_s == 1
+    world.pass_time(1, a, b, c, d)
+    a.sync()
+    a.view()
+    assert a.view().joined_s == 0
+    assert a.view().newcomers == {"c", "d"}
+
+
+def test_only_a_checkpoint_with_its_manifest_counts(tmp_path):
+    store = FileStore(tmp_path)
+    assert newest_checkpoint(store) == 0
+    for step in (50, 100):
+        store.put(f"{layout.checkpoint(step)}manifest.json", b"{}")
+    store.put(f"{layout.checkpoint(150)}rank0", b"half")
+    assert newest_checkpoint(store) == 100
+    with pytest.raises(Missing):
+        store.get("absent")

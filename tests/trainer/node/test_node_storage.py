@@ -1,0 +1,99 @@
+"""The dataset arrives whole and verified, and once."""
+
+import hashlib
+import json
+import threading
+
+import pytest
+
+from trainer.node import storage
+from trainer.store import FileStore, Missing, Unavailable
+
+
+class Counted(FileStore):
+    """A folder that counts what is fetched of it, and fails the first so many reads."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.downloads, self.failures = [], 0
+
+    def get(self, key):
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("down")
+        return super().get(key)
+
+    def download(self, key, path):
+        self.downloads.append(key)
+        super().download(key, path)
+
+
+@pytest.fixture
+def datasets(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "POLL_S", 0.02)
+    return Counted(tmp_path / "datasets")
+
+
+def pack(store, count=3):
+    shards = []
+    for number in range(count):
+        data = bytes([number]) * 1000
+        name = f"shard-{number:05}.bin"
+        store.put(name, data)
+        shards.append({"file": name, "tokens": 500, "sha256": hashlib.sha256(data).hexdigest()})
+    store.put("index.json", json.dumps({"name": "text", "tokens": 500 * count, "shards": shards}).encode())
+
+
+def test_shards_and_index_arrive(datasets, tmp_path):
+    pack(datasets)
+    folder, detail = storage.fetch(datasets, tmp_path / "data", 5)
+    assert folder == tmp_path / "data"
+    assert detail == "dataset text: 1500 tokens, 3 of 3 shards fetched"
+    assert {path.name for path in folder.iterdir()} == {"index.json", *(f"shard-0000{n}.bin" for n in range(3))}
+    assert (folder / "shard-00002.bin").read_bytes() == b"\x02" * 1000
+
+
+def test_b12_a_second_boot_fetches_nothing(datasets, tmp_path):
+    pack(datasets)
+    storage.fetch(datasets, tmp_path / "data", 5)
+    datasets.downloads.clear()
+    assert storage.fetch(datasets, tmp_path / "data", 5)[1].endswith("0 of 3 shards fetched")
+    assert datasets.downloads == []
+
+
+def test_a_shard_that_was_damaged_on_disk_is_fetched_again(datasets, tmp_path):
+    pack(datasets)
+    folder, _ = storage.fetch(datasets, tmp_path / "data", 5)
+    (folder / "shard-00001.bin").write_bytes(b"torn")
+    datasets.downloads.clear()
+    storage.fetch(datasets, tmp_path / "data", 5)
+    assert datasets.downloads == ["shard-00001.bin"]
+    assert (folder / "shard-00001.bin").read_bytes() == b"\x01" * 1000
+
+
+def test_a_shard_that_is_not_what_its_index_says_is_refused_and_removed(datasets, tmp_path):
+    pack(datasets)
+    datasets.put("shard-00001.bin", b"altered")
+    with pytest.raises(storage.Corrupt, match="its index says"):
+        storage.fetch(datasets, tmp_path / "data", 5)
+    assert not (tmp_path / "data/shard-00001.bin").exists()
+    assert not (tmp_path / "data/index.json").exists(), "the index comes last, so that what has one is whole"
+
+
+def test_a_dataset_that_is_still_packed_is_waited_for(datasets, tmp_path, capsys):
+    late = threading.Timer(0.15, pack, [datasets])
+    late.start()
+    storage.fetch(datasets, tmp_path / "data", 10)
+    late.join()
+    assert "waiting up to 10 s for the dataset" in capsys.readouterr().out
+
+
+def test_a_store_that_is_away_for_a_moment_is_waited_for(datasets, tmp_path):
+    pack(datasets)
+    datasets.failures = 3
+    storage.fetch(datasets, tmp_path / "data", 10)
+
+
+def test_a_dataset_that_never_comes_ends_the_step_with_what_to_do(datasets, tmp_path):
+    with pytest.raises(Missing, match=r"no dataset came within 0\.1 s .*run `trainwright data pack`"):
+        storage.fetch(datasets, tmp_path / "data", 0.1)
