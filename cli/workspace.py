@@ -1,11 +1,11 @@
-"""Where things are: the checkout, its stacks' files, its local folder, and the environment that `pulumi` runs in."""
+"""Where things are: the project, its stacks' files, its local folder, and the environment that `pulumi` runs in."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,14 +35,20 @@ NO_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"
 
 @dataclass(frozen=True)
 class Workspace:
-    """One stack of this checkout."""
+    """One stack of the project that the current folder lies in, as `pulumi` sees it; of this checkout elsewhere."""
 
     stack: str
+
+    @cached_property
+    def project(self) -> Path:
+        """The folder with the project's Pulumi.yaml."""
+        here = Path.cwd()
+        return next((folder for folder in (here, *here.parents) if (folder / "Pulumi.yaml").is_file()), REPOSITORY)
 
     @property
     def home(self) -> Path:
         """The folder that holds everything local: state, embedded cloud, reports."""
-        return Path(os.environ.get("TRAINWRIGHT_HOME") or REPOSITORY / ".local").absolute()
+        return Path(os.environ.get("TRAINWRIGHT_HOME") or self.project / ".local").absolute()
 
     @property
     def local(self) -> bool:
@@ -52,12 +58,12 @@ class Workspace:
     @property
     def file(self) -> Path:
         """The stack's file. Raises `Refused` where there is none."""
-        folder = REPOSITORY / "stacks"
+        folder = self.project / "stacks"
         path = folder / f"Pulumi.{self.stack}.yaml"
         if not path.is_file():
             known = [file.name.split(".")[1] for file in folder.glob("Pulumi.*.yaml")]
             raise Refused(
-                f"there is no stack '{self.stack}': no such file as {path.relative_to(REPOSITORY)}. "
+                f"there is no stack '{self.stack}': no such file as {path.relative_to(self.project)}. "
                 f"{nearest(self.stack, known)}"
             )
         return path
@@ -68,7 +74,7 @@ class Workspace:
         try:
             return review(self.stack, parse(values))
         except Invalid as invalid:
-            raise Refused(f"{self.file.relative_to(REPOSITORY)}:", invalid.findings) from None
+            raise Refused(f"{self.file.relative_to(self.project)}:", invalid.findings) from None
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -98,7 +104,7 @@ class Workspace:
         """Run the Pulumi CLI on the stack; its output, if captured. Raises `Refused` where it fails."""
         command = ["pulumi", *arguments, "--stack", self.stack]
         variables = {**os.environ, **self.environment}
-        done = subprocess.run(command, cwd=REPOSITORY, env=variables, check=False, text=True, capture_output=capture)
+        done = subprocess.run(command, cwd=self.project, env=variables, check=False, text=True, capture_output=capture)
         if done.returncode:
             said = f": {done.stderr.strip()}" if capture else ""
             raise Refused(f"`pulumi {' '.join(arguments)}` ended with {done.returncode}{said}")
@@ -137,7 +143,7 @@ class Workspace:
 
 def stack_values(path: Path) -> dict[str, Any]:
     """The values of a stack's file, without their namespace. Raises `Refused` where it can't be read."""
-    name = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
+    name = f"{path.parent.name}/{path.name}"
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -149,8 +155,5 @@ def stack_values(path: Path) -> dict[str, Any]:
     config = content.get("config") if isinstance(content, dict) else None
     if not isinstance(config, dict):
         raise Refused(f"{name}: has no mapping 'config'. Start it with `config:` and put `{NAMESPACE}region:` below")
-    return {key.removeprefix(NAMESPACE): value for key, value in _strings(config) if key.startswith(NAMESPACE)}
-
-
-def _strings(config: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
-    return ((str(key), value) for key, value in config.items())
+    ours = ((str(key), value) for key, value in config.items())
+    return {key.removeprefix(NAMESPACE): value for key, value in ours if key.startswith(NAMESPACE)}

@@ -100,14 +100,16 @@ def arn(service: str, region: str, resource: str, *, regional: bool = True, acco
     return f"arn:{partition(region)}:{service}:{place}:{owner}:{resource}"
 
 
-def made_up(kind: ResourceType, urn: str, props: Mapping[str, Any], region: str) -> tuple[str, Props]:
-    """An id and the outputs of a resource that no API holds: they follow from its URN and, where it has one, name."""
+def made_up(
+    kind: ResourceType, urn: str, props: Mapping[str, Any], region: str, known_id: str | None = None
+) -> tuple[str, Props]:
+    """An id, unless it is known, and the outputs of a resource that no API holds: from its URN and, if any, name."""
     package, _, rest = kind.token.partition(":")
     service, _, noun = rest.partition(":")[0].partition("/")
     noun = noun or rest.rpartition(":")[2]
     digits = hashlib.sha256(urn.encode()).hexdigest()
     prefix = _ID_PREFIXES.get(noun, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", noun).lower())
-    own_id = f"{prefix}-{digits[:17]}"
+    own_id = known_id or f"{prefix}-{digits[:17]}"
     key = naming_property(kind)
     name = props.get(key) if key else None
     outputs: Props = {}

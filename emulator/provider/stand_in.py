@@ -112,7 +112,8 @@ class StandIn:
         type_, kind = schema.resource_type(_token(urn)), kinds.find(_token(urn))
         looked_up = not inputs
         if looked_up and not (_is_local(urn) and self._endpoint()):
-            return id_, {}, {**dict.fromkeys(type_.computed, UNKNOWN), **state}
+            _, made = naming.made_up(type_, urn, state, self._place(state), id_)
+            return id_, {}, {**made, **self._common(type_, state), **state}
         self._own(urn)
         if kind is None:
             return id_, inputs, state

@@ -69,7 +69,13 @@ def test_the_stage_needs_nothing_but_the_standard_library():
     imported = {
         name.split(".")[0]
         for node in ast.walk(ast.parse(STAGE))
-        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else [])
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
     }
     assert imported <= sys.stdlib_module_names
 

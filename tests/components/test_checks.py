@@ -19,7 +19,10 @@ WRONG = [
         {"nodes.type": "m6a.larg"},
         "nodes.type: there is no instance type 'm6a.larg' in the catalog. Did you mean m6a.large",
     ),
-    ({"nodes.type": "p4d.24xlarg"}, "nodes.type: there is no instance type 'p4d.24xlarg' in the catalog. Did you mean p4d"),
+    (
+        {"nodes.type": "p4d.24xlarg"},
+        "nodes.type: there is no instance type 'p4d.24xlarg' in the catalog. Did you mean p4d",
+    ),
     (
         {"network.cidr": "10.0.0.0/28"},
         "network.cidr: 10.0.0.0/28 can't hold 1 subnets: a network is /16 to /27 here, as a subnet is /28 at the "
@@ -27,8 +30,8 @@ WRONG = [
     ),
     (
         {"network.cidr": "10.0.0.0/27", "nodes.max": 12, "nodes.desired": 12},
-        "network.cidr: 10.0.0.0/27 leaves 11 addresses in us-west-2a, too few for 12 nodes. Take a larger network, such "
-        "as 10.0.0.0/16, or lower nodes.max",
+        "network.cidr: 10.0.0.0/27 leaves 11 addresses in us-west-2a, too few for 12 nodes. Take a larger network, "
+        "such as 10.0.0.0/16, or lower nodes.max",
     ),
     (
         {"nodes.min": 3},
@@ -39,7 +42,10 @@ WRONG = [
         {"network.zones": ["eu-west-1a"]},
         "network.zones.0: eu-west-1a is not a zone of us-west-2. A zone is written us-west-2a",
     ),
-    ({"network.zones": ["us-west-2a", "us-west-2a"]}, "network.zones.1: us-west-2a is listed twice. List each zone once"),
+    (
+        {"network.zones": ["us-west-2a", "us-west-2a"]},
+        "network.zones.1: us-west-2a is listed twice. List each zone once",
+    ),
     (
         {"job.batch": 3},
         "job.batch: 3 samples can't be shared out to 4 workers (4 nodes of 1). Raise it to 4 or more",
@@ -55,7 +61,9 @@ def test_a_wrong_input_gets_one_clear_line(stack, changes, line):
 
 
 def test_a_type_that_the_region_lacks_is_refused_with_where_it_is(stack):
-    text = _refused(stack, {"nodes.type": "p4d.24xlarge", "region": "ap-southeast-1", "network.zones": ["ap-southeast-1a"]})
+    text = _refused(
+        stack, {"nodes.type": "p4d.24xlarge", "region": "ap-southeast-1", "network.zones": ["ap-southeast-1a"]}
+    )
     assert text.startswith("nodes.type: p4d.24xlarge is not offered in ap-southeast-1. It is in ")
     assert "us-west-2" in text
 
@@ -73,7 +81,9 @@ def test_all_findings_come_at_once(stack):
     assert {f.path for f in raised.value.findings} == {"name", "nodes.type", "network.cidr", "nodes.min"}
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "under_score", "-a", "a-", "a--b", "1a", "a" * (LONGEST_NAME + 1), "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "Upper", "under_score", "-a", "a-", "a--b", "1a", "a" * (LONGEST_NAME + 1), "a\n"]
+)
 def test_names_that_some_resource_could_not_bear_are_refused(stack, name):
     with pytest.raises(Invalid, match="can't name a cluster"):
         review(name, parse(stack()))

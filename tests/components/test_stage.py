@@ -53,7 +53,9 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.bundle = _tar({"trainer/__init__.py": "", "trainer/node/__init__.py": "", "trainer/node/__main__.py": AGENT})
+        self.bundle = _tar(
+            {"trainer/__init__.py": "", "trainer/node/__init__.py": "", "trainer/node/__main__.py": AGENT}
+        )
         self.requests: list[str] = []
         self.refuse = 0  # answers of the bucket that are 403, as before a role has reached its instance
         self.cut = 0  # answers of the bucket that break off half-way
@@ -90,7 +92,7 @@ class Node:
                     node.refuse = max(0, node.refuse - 1)
                     return self.answer(403, b"")
                 cut, node.cut = node.cut > 0, max(0, node.cut - 1)
-                self.answer(200, node.bundle, cut)
+                return self.answer(200, node.bundle, cut)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -124,10 +126,16 @@ class Node:
         }
         elsewhere = self.root / "elsewhere"
         (elsewhere / "trainer").mkdir(parents=True, exist_ok=True)
-        (elsewhere / "trainer/__init__.py").write_text("raise SystemExit('this trainer is not the bundle\'s')")
+        (elsewhere / "trainer/__init__.py").write_text("raise SystemExit('this trainer is not the bundle's')")
         begun = time.monotonic()
         done = subprocess.run(
-            [sys.executable, str(script)], env=environment, cwd=elsewhere, capture_output=True, text=True, timeout=60
+            [sys.executable, str(script)],
+            check=False,
+            env=environment,
+            cwd=elsewhere,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         self.seconds = time.monotonic() - begun
         return done

@@ -13,14 +13,24 @@ def test_a_generations_number_is_read_back_from_its_key(number):
 
 @given(st.integers(0, 999_998), st.integers(0, 999_998))
 def test_keys_sort_as_their_numbers_do(one, other):
-    for key in (layout.generation, layout.checkpoint, lambda n: layout.metrics_chunk(n, 0), lambda n: layout.metrics_chunk(1, n)):
+    for key in (
+        layout.generation,
+        layout.checkpoint,
+        lambda n: layout.metrics_chunk(n, 0),
+        lambda n: layout.metrics_chunk(1, n),
+    ):
         assert (key(one) < key(other)) == (one < other)
 
 
 def test_one_listing_of_control_tells_all_that_agents_agree_on():
     for key in (layout.card("i"), layout.beat("i"), layout.generation(1), layout.OUTCOME):
         assert key.startswith(layout.CONTROL)
-    for key in (layout.boot_report("i"), layout.metrics_chunk(1, 0), layout.log_chunk("i", "agent", 0), layout.checkpoint(1)):
+    for key in (
+        layout.boot_report("i"),
+        layout.metrics_chunk(1, 0),
+        layout.log_chunk("i", "agent", 0),
+        layout.checkpoint(1),
+    ):
         assert not key.startswith(layout.CONTROL), "a listing each second must stay short"
 
 

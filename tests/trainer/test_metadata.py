@@ -66,7 +66,9 @@ def service():
 
 
 def test_a_node_learns_who_it_is(service):
-    assert Ec2Metadata(service.url).identity() == Identity("i-1", "10.0.0.5", "2026-01-01T00:00:00Z", "m6a.large", "us-west-2a")
+    assert Ec2Metadata(service.url).identity() == Identity(
+        "i-1", "10.0.0.5", "2026-01-01T00:00:00Z", "m6a.large", "us-west-2a"
+    )
 
 
 def test_the_endpoint_is_found_in_the_environment(service, monkeypatch):

@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     """Run the agent, its output in its log as well as on the console."""
     try:
         config = NodeConfig.read(Path(arguments[0]))
-    except (IndexError, OSError, ValueError, KeyError) as error:
+    except (IndexError, OSError, ValueError, KeyError, TypeError) as error:
         print(f"agent: no usable configuration: {type(error).__name__}: {error}", file=sys.stderr)
         return exits.STEP_FAILED["identify"]
     paths = Paths.here()

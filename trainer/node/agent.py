@@ -126,7 +126,7 @@ class Agent:
         environment = {
             **os.environ,
             **found.environment(),
-            # A type without GPUs trains on its CPUs, also where the machine beneath (as on the embedded cloud) has some.
+            # A type without GPUs trains on its CPUs, also on an embedded cloud whose machine has some.
             **({} if self.config.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
             "TRAINWRIGHT_JOB": str(path),
             "TRAINWRIGHT_STORE": store.url(),

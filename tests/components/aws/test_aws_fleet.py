@@ -7,7 +7,9 @@ import pytest
 
 
 def _template(mocked, stack, **changes):
-    return mocked.cluster(stack({key.replace("__", "."): value for key, value in changes.items()})).one("LaunchTemplate")
+    return mocked.cluster(stack({key.replace("__", "."): value for key, value in changes.items()})).one(
+        "LaunchTemplate"
+    )
 
 
 @pytest.mark.parametrize(("containers", "hops"), [(False, 1), (True, 2)])
@@ -30,7 +32,7 @@ def test_the_root_disk_is_encrypted_with_the_clusters_key_and_goes_with_its_node
 
 
 def test_n7_security_groups_are_on_the_interface_and_nowhere_else(mocked, stack):
-    """ "When a network interface is provided, the security groups must be a part of it." (terraform-provider-aws#4570)"""
+    """EC2 refuses a template that names an interface and, beside it, security groups (terraform-provider-aws#4570)."""
     template = _template(mocked, stack).inputs
     assert not {"vpcSecurityGroupIds", "securityGroupNames"} & template.keys()
     (interface,) = template["networkInterfaces"]

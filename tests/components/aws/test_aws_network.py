@@ -53,5 +53,7 @@ def test_b8_the_buckets_endpoint_is_in_every_subnets_routes(mocked, stack):
     endpoint = records.one("VpcEndpoint").inputs
     assert endpoint["serviceName"] == "com.amazonaws.us-west-2.s3"
     assert endpoint["routeTableIds"] == ["c1-private-id"]
-    routed = {r.inputs["subnetId"] for r in records.of("RouteTableAssociation") if r.inputs["routeTableId"] == "c1-private-id"}
+    routed = {
+        r.inputs["subnetId"] for r in records.of("RouteTableAssociation") if r.inputs["routeTableId"] == "c1-private-id"
+    }
     assert routed == {"c1-private-a-id", "c1-private-b-id"}

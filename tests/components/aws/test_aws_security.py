@@ -100,7 +100,9 @@ def _by_anyone(document):
     return {**document, "Statement": statements}
 
 
-@pytest.mark.parametrize("action", ["Encrypt", "Decrypt", "ReEncryptFrom", "GenerateDataKeyWithoutPlaintext", "DescribeKey"])
+@pytest.mark.parametrize(
+    "action", ["Encrypt", "Decrypt", "ReEncryptFrom", "GenerateDataKeyWithoutPlaintext", "DescribeKey"]
+)
 def test_k1_auto_scaling_may_use_the_key_or_nodes_with_encrypted_disks_die_at_launch(action):
     assert allows(_by_anyone(key_policy("us-west-2", "123456789012")), f"kms:{action}", KEY, BY_AUTO_SCALING)
 

@@ -1,4 +1,4 @@
-"""The bucket: encrypted, versioned, closed to the public, reachable over TLS only, in order before anything is put in."""
+"""The bucket: encrypted, versioned, closed to the public, over TLS only, and all that before anything is put in."""
 
 import json
 

@@ -27,10 +27,10 @@ def test_every_type_of_the_sdk_can_be_read(package: str) -> None:
 
 
 def test_what_is_read_is_what_importing_would_give() -> None:
-    from pulumi_aws.ec2.vpc_endpoint import VpcEndpointArgs
+    from pulumi_aws.kms.key import KeyArgs
 
-    declared = {p.python: p for p in schema.resource_type("aws:ec2/vpcEndpoint:VpcEndpoint").inputs.values()}
-    signature = inspect.signature(VpcEndpointArgs.__init__).parameters
+    declared = {p.python: p for p in schema.resource_type("aws:kms/key:Key").inputs.values()}
+    signature = inspect.signature(KeyArgs.__init__).parameters
     assert list(declared) == list(signature)[1:]
     for name, known in declared.items():
         assert known.required == (signature[name].default is inspect.Parameter.empty)

@@ -61,12 +61,13 @@ def test_a_cloud_that_is_not_running_is_said_with_the_fix(without_cloud: Callabl
         without_cloud().create(urn(KEY), {}, preview=False)
 
 
-def test_an_existing_resource_is_unknown_in_previews_and_read_in_a_cloud(
+def test_an_existing_resource_is_made_up_without_a_cloud_and_read_in_one(
     deployment: Deployment, without_cloud: Callable[..., StandIn]
 ) -> None:
     vpc, _ = deployment.network()
     id_, _, state = without_cloud().read(urn("aws:ec2/vpc:Vpc", "prod"), vpc.id, {}, {})
-    assert (id_, state["cidrBlock"]) == (vpc.id, UNKNOWN)
+    assert (id_, state["arn"]) == (vpc.id, vpc.state["arn"])
+    assert UNKNOWN not in state.values(), "the engine refuses unknowns in what is read"
     id_, inputs, state = deployment.stand_in.read(vpc.urn, vpc.id, {}, {})
     assert (id_, state["cidrBlock"], state["region"]) == (vpc.id, "127.10.0.0/16", "us-west-2")
     assert inputs["cidrBlock"] == "127.10.0.0/16"

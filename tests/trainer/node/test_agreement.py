@@ -48,7 +48,9 @@ class Memory(Store):
 
     def list(self, prefix=""):
         self._up()
-        return [Entry(key, len(data), etag) for key, (data, etag) in sorted(self.objects.items()) if key.startswith(prefix)]
+        return [
+            Entry(key, len(data), etag) for key, (data, etag) in sorted(self.objects.items()) if key.startswith(prefix)
+        ]
 
     def exists(self, key):
         return key in self.objects

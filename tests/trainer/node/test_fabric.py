@@ -41,7 +41,11 @@ def _machine(root, names):
 
 @pytest.mark.parametrize(
     ("names", "kind"),
-    [([], "tcp"), (["rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27"], "efa"), (["erdma_0", "erdma_1"], "erdma")],
+    [
+        ([], "tcp"),
+        (["rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27"], "efa"),
+        (["erdma_0", "erdma_1"], "erdma"),
+    ],
 )
 def test_n11_devices_are_counted_not_assumed(tmp_path, names, kind):
     found = find("127.10.0.1", _machine(tmp_path, names))

@@ -6,7 +6,7 @@ import pytest
 
 from trainer import layout
 from trainer.node.membership import DEAD_AFTER_S, LONGEST_GAP_S, Membership, newest_checkpoint
-from trainer.node.peers import FAILED, READY, Card, Ended, End, Form, decide
+from trainer.node.peers import FAILED, READY, Card, End, Ended, Form, decide
 from trainer.store import FileStore, Missing, Unavailable
 
 

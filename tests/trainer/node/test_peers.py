@@ -38,7 +38,9 @@ def generation(nodes, **more):
     return Generation(members=tuple(member(node) for node in nodes), **values)
 
 
-def view(nodes="ab", me="a", *, current="ab", alive=None, least=1, desired=2, waited=0.0, joined=0.0, step=100, **cards):
+def view(
+    nodes="ab", me="a", *, current="ab", alive=None, least=1, desired=2, waited=0.0, joined=0.0, step=100, **cards
+):
     """What node `me` sees: cards of `nodes` (or as given), all alive unless said otherwise."""
     return View(
         me=me,
@@ -157,7 +159,12 @@ class TestNext:
 
     def test_failed_workers_start_again_on_the_same_nodes(self):
         decision = decide(view(b=ended("b", FAILED, "rank 2 exited with 1")))
-        assert (formed(decision), decision.why, decision.graceful, decision.fruitless) == ("ab", "b: rank 2 exited with 1", False, 1)
+        assert (formed(decision), decision.why, decision.graceful, decision.fruitless) == (
+            "ab",
+            "b: rank 2 exited with 1",
+            False,
+            1,
+        )
 
     def test_a_loss_is_told_rather_than_the_failures_that_it_caused(self):
         decision = decide(view("ab", alive="a", a=ended("a", FAILED, "connection closed by peer")))
@@ -187,7 +194,9 @@ class TestEnd:
     """How a run ends."""
 
     def test_all_done_is_success(self):
-        assert decide(view(a=ended("a", DONE), b=ended("b", DONE))) == End(succeeded=True, reason="every worker ended well")
+        assert decide(view(a=ended("a", DONE), b=ended("b", DONE))) == End(
+            succeeded=True, reason="every worker ended well"
+        )
 
     def test_success_counts_also_for_nodes_that_are_gone(self):
         """The last node done tells it; one that finished before may have been taken away since."""

@@ -59,6 +59,9 @@ def test_the_report_grows_step_by_step_and_knows_its_node_once_it_is_known(repor
     report.required("identify", lambda: (setattr(report, "node", "i-1"), "d"), 5)
     report.optional("fabric", lambda: 1 / 0, 5, otherwise=None)
     assert [node for node, _ in published] == ["i-1", "i-1"]
-    assert [[line["step"] for line in content["steps"]] for _, content in published] == [["identify"], ["identify", "fabric"]]
+    assert [[line["step"] for line in content["steps"]] for _, content in published] == [
+        ["identify"],
+        ["identify", "fabric"],
+    ]
     assert json.loads(report.json())["node"] == "i-1"
     assert report.json() == json.dumps(published[-1][1]).encode()

@@ -1,0 +1,311 @@
+"""Agents as processes over one folder, with a job that trains nothing: they meet, turn, drain, fail and end.
+
+Waits are shortened in the agents themselves; what is awaited is always a record that they wrote, never a time.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer import exits, layout
+from trainer.node.generations import Generations
+from trainer.node.peers import Generation, Member
+from trainer.node.shipping import Shipper
+from trainer.store import FileStore
+
+ROOT = Path(__file__).parents[3]
+
+AGENT = """
+import json, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from trainer.node import generations, membership, peers, shipping
+generations.FORMING_S = generations.STEADY_S = generations.NOTICE_S = 0.1
+generations.TICK_S = 0.02
+generations.GRACE_S = 5
+membership.DEAD_AFTER_S = 1.5
+peers.JOIN_SETTLE_S = 0.2
+shipping.SHORTEST_S = 0.05
+from trainer.node.workers import Job
+from trainer.store import FileStore
+
+name, folder = sys.argv[1], Path(sys.argv[2])
+place = folder / name
+(place / "tmp").mkdir(parents=True, exist_ok=True)
+
+class Metadata:
+    def interruption(self):
+        notice = place / "notice"
+        return notice.read_text() if notice.exists() else None
+
+store = FileStore(folder / "bucket/runs/r-1")
+shipper = shipping.Shipper(store)
+shipper.start()
+environment = {{"PATH": os.environ["PATH"], "FOLDER": str(folder), "NODE": name}}
+job = Job([sys.executable, "-S", str(folder / "job.py")], "r-1", environment, place / "logs", place / "scratch")
+card = peers.Card(name, "127.0.0.1", f"t-{{name}}", f"{{name}}-{{os.getpid()}}", 1)
+member = membership.Membership(store, FileStore(folder / "bucket"), card)
+mine = generations.Generations(member, Metadata(), job, shipper)
+signal.signal(signal.SIGTERM, lambda *_: setattr(mine, "leaving", True))
+try:
+    print(mine.first()[1], flush=True)
+    mine.launch()
+    outcome = mine.follow()
+finally:
+    mine.stop()
+    shipper.close()
+print("outcome", json.dumps(outcome and [outcome.succeeded, outcome.reason]), flush=True)
+"""
+
+JOB = f"""
+import json, os, signal, sys, time
+from pathlib import Path
+folder, rank, generation = Path(os.environ["FOLDER"]), os.environ["RANK"], os.environ["TRAINWRIGHT_GENERATION"]
+
+def drain(*_):
+    print("drained", flush=True)
+    sys.exit({exits.DRAINED})
+
+signal.signal(signal.SIGTERM, drain)
+print("rank", rank, "of", os.environ["WORLD_SIZE"], "in", generation, flush=True)
+step = 0
+while not (folder / "finish").exists():
+    step += 1
+    if (folder / "fail").exists():
+        sys.exit("made up")
+    if rank == "0":
+        with open(os.environ["TRAINWRIGHT_METRICS"], "a") as file:
+            file.write(json.dumps({{"step": step, "generation": int(generation)}}) + "\\n")
+    time.sleep(0.03)
+"""
+
+
+class Cluster:
+    def __init__(self, folder, wait_for):
+        self.folder, self.wait_for, self.agents = folder, wait_for, {}
+        self.bucket = FileStore(folder / "bucket")
+        self.run = FileStore(folder / "bucket/runs/r-1")
+        (folder / "job.py").write_text(JOB)
+        (folder / "agent.py").write_text(AGENT.format(root=str(ROOT)))
+
+    def start(self, *names, desired=None):
+        if desired:
+            self.bucket.put(layout.FLEET, json.dumps({"min": 1, "desired": desired, "max": 9}).encode())
+        for name in names:
+            log = (self.folder / f"{name}.log").open("a")
+            command = [sys.executable, str(self.folder / "agent.py"), name, str(self.folder)]
+            self.agents[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            log.close()
+
+    def generation(self, number):
+        """The record, once it is written and all its ranks run."""
+        key = layout.generation(number)
+        self.wait_for(f"generation {number}", lambda: self.run.exists(key), 20)
+        record = Generation.parse(self.run.get(key))
+        for rank, member in enumerate(record.members):
+            self.wait_for(f"rank {rank}", lambda r=rank, m=member: f"rank {r} of" in self.log(m.node, number, r), 20)
+        return record
+
+    def log(self, node, number, rank):
+        path = self.folder / node / f"logs/{number:06d}-rank{rank}.log"
+        return path.read_text() if path.exists() else ""
+
+    def said(self, name):
+        return (self.folder / f"{name}.log").read_text()
+
+    def end(self, name):
+        """The agent's own account of how it ended."""
+        assert self.agents[name].wait(20) == 0, self.said(name)
+        return json.loads(self.said(name).splitlines()[-1].removeprefix("outcome "))
+
+    def touch(self, name):
+        (self.folder / name).touch()
+
+    def close(self):
+        for agent in self.agents.values():
+            if agent.poll() is None:
+                agent.kill()
+            agent.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path, wait_for):
+    cluster = Cluster(tmp_path, wait_for)
+    yield cluster
+    cluster.close()
+
+
+def nodes(record):
+    return [member.node for member in record.members]
+
+
+def test_agents_meet_train_and_agree_that_the_run_succeeded(cluster):
+    cluster.start("a", "b", desired=2)
+    record = cluster.generation(1)
+    assert (nodes(record), record.address, record.why) == (["a", "b"], "127.0.0.1", "first")
+    cluster.touch("finish")
+    assert cluster.end("a") == cluster.end("b") == [True, "every worker ended well"]
+    lines = [json.loads(line) for line in cluster.run.get(layout.metrics_chunk(1, 0)).splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
+    for node, rank in (("a", 0), ("b", 1)):
+        shipped = cluster.run.get(layout.log_chunk(node, f"000001-rank{rank}", 0))
+        assert shipped.decode() == cluster.log(node, 1, rank)
+
+
+def test_c8_a_node_that_joins_is_taken_in_after_the_others_saved(cluster):
+    cluster.start("a", "b", desired=2)
+    cluster.generation(1)
+    cluster.start("c")
+    record = cluster.generation(2)
+    assert (nodes(record), record.graceful, record.why) == (["a", "b", "c"], True, "c: joined")
+    assert "drained" in cluster.log("a", 1, 0)
+    assert "drained" in cluster.log("b", 1, 1)
+    assert cluster.run.list(layout.GENERATIONS)[-1].key == layout.generation(2), "the newcomer formed one of its own"
+
+
+@pytest.mark.parametrize("lost", ["a", "b"], ids=["leader", "follower"])
+def test_c7_the_loss_of_a_node_costs_seconds_and_its_workers_go_with_it(cluster, lost, wait_for, gone):
+    cluster.start("a", "b", desired=2)
+    cluster.generation(1)
+    rank = "ab".index(lost)
+    workers = _children(cluster.agents[lost].pid)
+    assert workers
+    cluster.agents[lost].send_signal(signal.SIGKILL)
+    record = cluster.generation(2)
+    assert (nodes(record), record.graceful, record.fruitless) == (["ab"[1 - rank]], False, 1)
+    assert record.why == f"{lost}: lost"
+    for worker in workers:
+        wait_for("the lost node's worker", lambda w=worker: gone(w))
+    cluster.start(lost)
+    assert nodes(cluster.generation(3)) == ["a", "b"]
+
+
+def _children(pid):
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_on_notice_a_node_has_its_ranks_saved_and_stays_out(cluster):
+    cluster.start("a", "b", desired=2)
+    cluster.generation(1)
+    (cluster.folder / "b/notice").write_text("2026-01-01T00:02:00Z")
+    record = cluster.generation(2)
+    assert (nodes(record), record.graceful) == (["a"], True)
+    assert "drained" in cluster.log("b", 1, 1)
+    assert "draining: the cloud takes this node away at 2026-01-01T00:02:00Z" in cluster.said("b")
+    cluster.touch("finish")
+    assert cluster.end("a") == [True, "every worker ended well"]
+    assert cluster.end("b")[0] is True, "it still learns how the run ended"
+
+
+def test_an_agent_that_is_asked_to_leave_drains_and_ends(cluster):
+    cluster.start("a", "b", desired=2)
+    cluster.generation(1)
+    cluster.agents["a"].send_signal(signal.SIGTERM)
+    assert cluster.end("a") is None
+    assert "drained" in cluster.log("a", 1, 0)
+    assert nodes(cluster.generation(2)) == ["b"]
+
+
+def test_b9_a_job_that_fails_each_time_ends_the_run_with_its_reason(cluster):
+    cluster.start("a", desired=1)
+    cluster.touch("fail")
+    succeeded, reason = cluster.end("a")
+    assert not succeeded
+    assert reason.startswith(
+        "3 generations in a row ended without a new checkpoint; last: a: rank 0 exited with 1: made up"
+    )
+    assert len(cluster.run.list(layout.GENERATIONS)) == 3
+
+
+def test_a_new_checkpoint_between_failures_keeps_the_run_going(cluster):
+    cluster.start("a", desired=1)
+    cluster.generation(1)
+    for number in (1, 2, 3, 4):
+        cluster.run.put(f"{layout.checkpoint(number * 10)}manifest.json", b"{}")
+        os.kill(_children(cluster.agents["a"].pid)[0], signal.SIGKILL)
+        record = cluster.generation(number + 1)
+        assert (record.fruitless, record.step) == (0, number * 10)
+        assert record.why.startswith("a: rank 0 was killed by SIGKILL")
+
+
+def test_an_agent_that_comes_after_the_end_finds_the_outcome(cluster):
+    cluster.start("a", desired=1)
+    cluster.generation(1)
+    cluster.touch("finish")
+    cluster.end("a")
+    cluster.start("b")
+    assert cluster.end("b") == [True, "every worker ended well"]
+    assert "the run has ended" in cluster.said("b")
+
+
+class Still:
+    """A membership whose generation the test sets."""
+
+    def __init__(self, card):
+        self.card, self.generation, self.outcome = card, None, None
+
+
+@pytest.fixture
+def turning(make_job, tmp_path):
+    """A node whose workers take no notice of being asked."""
+    job = make_job("""
+        import signal, time
+        signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.05)
+    """)
+    card = type("Card", (), {"node": "a", "incarnation": "1"})()
+    mine = Generations(Still(card), None, job, Shipper(FileStore(tmp_path / "store")))
+
+    def turn(number, *, graceful, member=True):
+        members = (Member("a", "127.0.0.1", "1" if member else "2", 1),)
+        mine.membership.generation = Generation(number, members, 1, "test", graceful, 0)
+        mine._turn()
+        return mine.workers.generation.number if mine.workers else None
+
+    yield turn, job
+    mine.stop()
+
+
+def _ready(job, number, wait_for):
+    wait_for("the worker", lambda: "ready" in (job.logs / f"{number:06d}-rank0.log").read_text())
+
+
+def test_workers_are_given_time_where_they_can_save_and_none_where_they_cannot(turning, wait_for):
+    turn, job = turning
+    assert turn(1, graceful=False) == 1
+    _ready(job, 1, wait_for)
+    assert turn(2, graceful=True) == 1
+    wait_for("the request", lambda: "asked" in (job.logs / "000001-rank0.log").read_text())
+    assert turn(2, graceful=True) == 1
+    assert (job.logs / "000001-rank0.log").read_text().count("asked") == 1
+    assert turn(3, graceful=False) == 3, "a peer was lost meanwhile: who waits for a save waits for it in vain"
+
+
+def test_workers_that_do_not_leave_are_ended_when_their_grace_is_over(turning, monkeypatch, wait_for):
+    turn, job = turning
+    turn(1, graceful=False)
+    _ready(job, 1, wait_for)
+    monkeypatch.setattr("trainer.node.generations.GRACE_S", 0.2)
+    assert turn(2, graceful=True) == 1
+    wait_for("the turn", lambda: turn(2, graceful=True) == 2, 5)
+
+
+def test_a_generation_without_this_agent_ends_its_workers(turning):
+    turn, _ = turning
+    turn(1, graceful=False)
+    assert turn(2, graceful=False, member=False) is None
