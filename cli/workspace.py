@@ -115,7 +115,7 @@ class Workspace:
         self.pulumi("stack", "select", "--create", capture=True)
         if self.local:
             for lock in (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json"):
-                if not Path(f"/proc/{json.loads(lock.read_text())['pid']}").exists():
+                if not _is_engine(json.loads(lock.read_text())["pid"]):
                     lock.unlink()
 
     def outputs(self) -> Mapping[str, Any]:
@@ -139,6 +139,14 @@ class Workspace:
         os.environ.update(self.cloud_environment())
         os.environ["AWS_DEFAULT_REGION"] = str(stack_values(self.file).get("region", ""))
         return open_store(f"s3://{bucket}/{prefix}")
+
+
+def _is_engine(pid: int) -> bool:
+    """Whether an engine runs under this number: not one that was killed, nor another program that got its number."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name.startswith("pulumi")
+    except OSError:
+        return False
 
 
 def stack_values(path: Path) -> dict[str, Any]:

@@ -160,8 +160,9 @@ def test_a_role_that_has_not_reached_its_node_yet_is_waited_for(world, monkeypat
     assert failures == []
 
 
-def test_a_node_that_is_asked_to_leave_while_it_boots_leaves(world):
+def test_a_node_that_is_asked_to_leave_while_it_boots_leaves(world, monkeypatch):
     """Also in the middle of a step that waits: here for a dataset that nobody packs."""
+    monkeypatch.setattr(agent_module, "DATASET_WAIT_S", 3)
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
     assert world.run() == exits.DONE
     assert world.run_store.list(layout.GENERATIONS) == []

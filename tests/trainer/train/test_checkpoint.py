@@ -127,6 +127,9 @@ def test_a_save_killed_at_any_point_leaves_a_whole_checkpoint(tmp_path: Path, af
             points += 1
         else:
             break
+        for step, keys in checkpoint.steps_in_store(places.store).items():
+            if f"checkpoints/step-{step:09d}/manifest.json" in keys:
+                shutil.rmtree(checkpoint.fetch(places.other, places.store, step).folder)
         for scratch in (places.other, places.scratch):
             found = places.find(scratch)
             assert found is not None
