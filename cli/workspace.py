@@ -120,9 +120,14 @@ class Workspace:
 
     def outputs(self) -> Mapping[str, Any]:
         """The stack's outputs. Raises `Refused` where it is not up."""
-        outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", capture=True))
+        self.cloud_environment()  # a look starts no cloud
+        absent = f"stack '{self.stack}' is not up. Bring it up with `trainwright up --stack {self.stack}`"
+        try:
+            outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", capture=True))
+        except Refused as refused:
+            raise Refused(absent if "no stack named" in str(refused) else str(refused)) from None
         if "bucket" not in outputs:
-            raise Refused(f"stack '{self.stack}' is not up. Bring it up with `trainwright up --stack {self.stack}`")
+            raise Refused(absent)
         return outputs
 
     def bucket(self) -> Store:

@@ -33,4 +33,4 @@ else
     cp constraints.txt "$wanted"
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$wanted"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

@@ -6,15 +6,16 @@ Needs the Pulumi CLI (`make setup` gets one), torch, and 127.0.0.0/8 on loopback
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from conftest import Project, wait_for
 
 from emulator import cloud
 from emulator.notices import raise_notice
+from tests.project import Project, wait_for
 
 pytestmark = [pytest.mark.engine, pytest.mark.torch]
 
@@ -183,9 +184,6 @@ def _template_version(project: Project) -> int:
 
 def _kill_session(leader: int) -> None:
     """Kill the command and the engine that it started, but not the daemon, which has a session of its own."""
-    import os
-    from pathlib import Path
-
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and os.getsid(int(entry.name)) == leader:
@@ -195,6 +193,4 @@ def _kill_session(leader: int) -> None:
 
 
 def _kill(pid: int) -> None:
-    import os
-
     os.kill(pid, signal.SIGKILL)

@@ -10,9 +10,7 @@ import pytest
 from tools import environment
 from tools.pulumi_cli import LANGUAGE_HOST, PulumiCLI
 
-STAND_INS = [
-    f"resource-{name}-v{version(f'pulumi-{name}')}/pulumi-resource-{name}" for name in ("alicloud", "aws")
-]
+STAND_INS = [f"resource-{name}-v{version(f'pulumi-{name}')}/pulumi-resource-{name}" for name in ("alicloud", "aws")]
 OWN = PulumiCLI(Path("/usr/local/bin/pulumi"), "3.280.0", "path", needs_language_host=False)
 BUILT = PulumiCLI(Path("/cache/3.274.1/bin/pulumi"), "3.274.1", "module", needs_language_host=True)
 OFFICIAL = PulumiCLI(Path("/cache/3.274.1/bin/pulumi"), "3.274.1", "official", needs_language_host=False)

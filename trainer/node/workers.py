@@ -18,8 +18,8 @@ from typing import IO
 from trainer import exits
 from trainer.node.peers import DONE, DRAINED, FAILED, Ended, Generation
 
-GRACE_S = 60.0
-"""How long workers may take to save and leave when asked."""
+GRACE_S = 110.0
+"""How long workers may take to save and leave when asked: AWS takes a spot instance 120 s after its notice."""
 
 LONGEST_REASON = 200
 
