@@ -13,9 +13,13 @@ LONGEST_NAME = 32
 """So that the longest name made of it (`<name>-<role>-<7 hex>`) fits IAM's 64 and S3's 63 characters."""
 
 
+MOST_TAGS = 40
+"""AWS takes 50 on a resource; ours, and those that services add, need room."""
+
+
 def review(name: str, spec: Spec) -> tuple[Plan, list[Finding]]:
     """The plan of a cluster and the warnings about it. Raises `Invalid` with every error there is."""
-    findings = [*named(name), *zones(spec), *sizes(spec)]
+    findings = [*named(name), *tagged(spec), *zones(spec), *sizes(spec)]
     try:
         plan = decide(name, spec)
     except Invalid as invalid:
@@ -35,6 +39,18 @@ def named(name: str) -> Iterator[Finding]:
             f"'{name}' can't name a cluster",
             f"Use lower-case letters, digits and single hyphens, a letter first, {LONGEST_NAME} characters at most",
         )
+
+
+def tagged(spec: Spec) -> Iterator[Finding]:
+    """Tags are such as AWS takes (Tagging AWS resources user guide, "Tag naming limits"), with room for our own."""
+    if len(spec.tags) > MOST_TAGS:
+        yield Finding("tags", f"{len(spec.tags)} tags are too many", f"Keep to {MOST_TAGS}")
+    for key, value in spec.tags.items():
+        path = f"tags.{key}"
+        if key.lower().startswith("aws:") or key.startswith("trainwright:") or key == "Name":
+            yield Finding(path, "is a key that AWS or Trainwright sets itself", "Choose another")
+        elif not re.fullmatch(r"[\w .:/=+@-]{1,128}", key) or not re.fullmatch(r"[\w .:/=+@-]{0,256}", value):
+            yield Finding(path, "has characters that no tag may have, or too many", "Use letters, digits and _.:/=+-@")
 
 
 def zones(spec: Spec) -> Iterator[Finding]:

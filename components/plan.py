@@ -92,8 +92,8 @@ def split(cidr: str, zones: tuple[str, ...]) -> tuple[Subnet, ...] | Finding:
     if network.prefixlen < 16 or prefix > SMALLEST_SUBNET:
         return Finding(
             "network.cidr",
-            f"{cidr} can't hold {len(zones)} subnet{'s' * (len(zones) > 1)}: a network is /16 to /{SMALLEST_SUBNET - bits} here, "
-            f"as a subnet is /{SMALLEST_SUBNET} at the smallest",
+            f"{cidr} can't hold {len(zones)} subnet{'s' * (len(zones) > 1)}: a network is /16 to "
+            f"/{SMALLEST_SUBNET - bits} here, as a subnet is /{SMALLEST_SUBNET} at the smallest",
             f"Use {ipaddress.IPv4Interface(f'{network.network_address}/16').network}, for example",
         )
     blocks = network.subnets(prefixlen_diff=bits)

@@ -6,6 +6,9 @@ DONE = 0
 DRAINED = 75
 """Saved and left on request (`EX_TEMPFAIL` of sysexits: worth another start)."""
 
+PEER_LOST = 69
+"""A worker of another rank is gone (`EX_UNAVAILABLE` of sysexits): the cause is elsewhere."""
+
 STAGE_FAILED = 70
 """User-data could not bring the agent up: no metadata, no credentials, bundle absent or altered."""
 

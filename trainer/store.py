@@ -43,6 +43,15 @@ class Entry:
     etag: str
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How long a call may wait: to connect, for each read, and how often it is tried in all."""
+
+    connect_s: float = 3
+    read_s: float = 10
+    attempts: int = 3
+
+
 class Store(ABC):
     """Objects below one prefix. Every call may raise `StoreError`, of which `Unavailable` is worth another try."""
 
@@ -172,24 +181,22 @@ def _copy(source: Path, target: Path, temporary_for: Any) -> None:
 class S3Store(Store):
     """A prefix in a bucket, through boto3. Endpoint, region and credentials are found as boto3 finds them."""
 
-    CONNECT_TIMEOUT_S = 3
-    READ_TIMEOUT_S = 10
-    ATTEMPTS = 3
-
-    def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
+    def __init__(
+        self, bucket: str, prefix: str = "", client: S3Client | None = None, *, patience: Patience | None = None
+    ) -> None:
         self.bucket = bucket
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self.client = client or self._connect()
+        self.client = client or self._connect(patience or Patience())
 
-    @classmethod
-    def _connect(cls) -> S3Client:
+    @staticmethod
+    def _connect(patience: Patience) -> S3Client:
         import boto3  # noqa: PLC0415  a worker that keeps its files in a folder never pays for this import
         from botocore.config import Config  # noqa: PLC0415
 
         config = Config(
-            connect_timeout=cls.CONNECT_TIMEOUT_S,
-            read_timeout=cls.READ_TIMEOUT_S,
-            retries={"mode": "standard", "max_attempts": cls.ATTEMPTS},
+            connect_timeout=patience.connect_s,
+            read_timeout=patience.read_s,
+            retries={"mode": "standard", "total_max_attempts": patience.attempts},
         )
         return boto3.client("s3", config=config)
 
@@ -275,11 +282,11 @@ class _Refused(StoreError):
     """A conditional write found an object there."""
 
 
-def open_store(url: str | Path) -> Store:
+def open_store(url: str | Path, patience: Patience | None = None) -> Store:
     """The store at `url`: `s3://bucket/prefix`, `file:///folder` or a folder's path. Raises `ValueError` for others."""
     parts = urlparse(str(url))
     if parts.scheme == "s3":
-        return S3Store(parts.netloc, parts.path)
+        return S3Store(parts.netloc, parts.path, patience=patience)
     if parts.scheme == "file":
         return FileStore(Path(unquote(parts.path)))
     if parts.scheme == "":

@@ -17,7 +17,7 @@ from trainer.node.config import NodeConfig, Paths
 from trainer.node.console import say
 from trainer.node.fabric import Fabric
 from trainer.node.generations import Generations
-from trainer.node.membership import Membership, Outcome
+from trainer.node.membership import HURRIED, Membership, Outcome
 from trainer.node.peers import Card
 from trainer.node.shipping import Shipper
 from trainer.node.steps import BootReport, StepFailed
@@ -95,7 +95,7 @@ class Agent:
         report.node = identity.node
         incarnation = uuid.uuid4().hex[:12]
         card = Card(identity.node, identity.address, identity.launched, incarnation, self.config.workers)
-        membership = Membership(store, bucket, card)
+        membership = Membership(open_store(store.url(), HURRIED), open_store(bucket.url(), HURRIED), card)
         while True:  # bounded by the step's limit; a role takes seconds to reach a new instance
             try:
                 membership.read_outcome()

@@ -27,6 +27,9 @@ STEADY_S = 1.0
 NOTICE_S = 5.0
 """Seconds between looks for a notice, as AWS asks (EC2 user guide, "Spot Instance interruption notices")."""
 
+PARTING_S = 6.0
+"""How long workers may take to notice that their peers are gone; the trainer saves up to 5 s of what it had begun."""
+
 TICK_S = 0.05
 
 
@@ -42,6 +45,7 @@ class Generations:
     workers: Workers | None = None
     _adopted: int = 0
     _turn_by: float | None = None
+    _stop_by: float | None = None
     _told: Ended | None = None
     _notice_due: float = 0.0
     _said: str = ""
@@ -78,6 +82,7 @@ class Generations:
                 look_due = time.monotonic() + STEADY_S
             if leave_by is None:
                 self._turn()
+                self._stop_with_the_others()
                 self._watch_for_notice()
             elif not (self.workers and self.workers.running) or time.monotonic() >= leave_by:
                 self._tell()
@@ -148,6 +153,15 @@ class Generations:
             f"generation {generation.number} ({generation.why}): node {rank} of {len(generation.members)}, "
             f"ranks {sorted(self.workers.processes)} of {generation.world}"
         )
+
+    def _stop_with_the_others(self) -> None:
+        """End workers whose generation is broken elsewhere, if they have not noticed after a while."""
+        if self.workers is None or not self.workers.running or not self.membership.broken(self._adopted):
+            self._stop_by = None
+        elif self._stop_by is None:
+            self._stop_by = time.monotonic() + PARTING_S
+        elif time.monotonic() >= self._stop_by:
+            self.workers.stop()
 
     def _watch_for_notice(self) -> None:
         """On notice that the node will be taken away: have all ranks save the same step, and stay out of the next."""

@@ -14,14 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trainer import layout
-from trainer.node.peers import Card, Ended, Form, Generation, View
-from trainer.store import Missing, Store
+from trainer.node.peers import FAILED, STOPPED, Card, Ended, Form, Generation, View
+from trainer.store import Missing, Patience, Store
 
 DEAD_AFTER_S = 6.0
 """Observed seconds without a new beat after which a peer counts as lost: six beats."""
 
 NEVER = -math.inf
 """When a beat last changed that has not, as far as this node saw."""
+
+HURRIED = Patience(connect_s=1, read_s=2, attempts=1)
+"""For the stores of a membership: one call that is never answered must not cost the node its place."""
 
 LONGEST_GAP_S = 2.0
 """Most that one look may add to observed time, so that a pause of this node's own is not held against its peers."""
@@ -112,6 +115,11 @@ class Membership:
         least, desired = self._read_sizes()
         step = newest_checkpoint(self.store) if self.generation else 0
         return replace(view, least=least, desired=desired, step=step)
+
+    def broken(self, number: int) -> bool:
+        """Whether workers of that generation, on whatever node, have failed or lost their peers."""
+        ends = (card.ended for card in self._cards.values())
+        return any(end is not None and end.generation == number and end.how in {FAILED, STOPPED} for end in ends)
 
     def form(self, form: Form, port: int, step: int) -> None:
         """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""

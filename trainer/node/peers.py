@@ -16,6 +16,8 @@ DRAINING = "draining"
 DONE = "done"
 DRAINED = "drained"
 FAILED = "failed"
+STOPPED = "stopped"
+"""Ended because workers elsewhere had: not the cause."""
 
 FRUITLESS_LIMIT = 3
 """Generations in a row that may fail without a new checkpoint, before the run is given up."""
@@ -29,7 +31,7 @@ JOIN_SETTLE_S = 2.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a node's workers ended in one generation: done, drained or failed."""
+    """How a node's workers ended in one generation: done, drained, failed or stopped."""
 
     generation: int
     how: str
@@ -141,7 +143,8 @@ class View:
     def leads(self) -> bool:
         """Whether this node is the one that decides: the oldest that is live and ready, once it can tell who is."""
         ready = self.ready
-        return bool(ready) and ready[0].node == self.me and not self.unsure
+        unsure = any(self.cards[node].state == READY for node in self.unsure if node in self.cards)
+        return bool(ready) and ready[0].node == self.me and not unsure
 
     @property
     def newcomers(self) -> frozenset[str]:
@@ -196,16 +199,27 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
     if len(ended) == len(current.members) and all(end.how == DONE for end in ended.values()):
         return End(succeeded=True, reason="every worker ended well")
     failed = {node: end.reason for node, end in ended.items() if end.how == FAILED}
-    lost = [member.node for member in current.members if not _present(view, member)]
+    stopped = [node for node, end in ended.items() if end.how == STOPPED]
     drained = [
         member.node
         for member in current.members
         if (member.node in ended and ended[member.node].how == DRAINED) or _draining(view, member.node)
     ]
-    if failed or lost:
+    # One that was draining when this node came has left, or is about to: as it was going to.
+    lost = [
+        member.node
+        for member in current.members
+        if not _present(view, member) and not (_draining(view, member.node) and member.node in view.unsure)
+    ]
+    if failed or stopped or lost:
+        # The end of one node's workers ends all of them. Who has not said so yet will, or is lost and the cause.
+        silent = [member.node for member in current.members if member.node not in {*ended, *lost}]
+        if silent and not lost:
+            return Wait(f"waiting for the workers of {', '.join(silent)} to end")
         fruitless = 0 if view.step > current.step else current.fruitless + 1
         # A lost node makes its peers' workers fail: it is the cause, and what they say is noise.
         reasons = [f"{node}: lost" for node in lost] or [f"{node}: {reason}" for node, reason in failed.items()]
+        reasons = reasons or [f"{', '.join(stopped)}: their connections broke"]
         if fruitless >= FRUITLESS_LIMIT:
             tale = f"{fruitless} generations in a row ended without a new checkpoint; last: {'; '.join(reasons)}"
             return End(succeeded=False, reason=tale)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from trainer import exits
-from trainer.node.peers import DONE, DRAINED, FAILED, Ended, Generation
+from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Generation
 
 GRACE_S = 110.0
 """How long workers may take to save and leave when asked: AWS takes a spot instance 120 s after its notice."""
@@ -89,6 +89,7 @@ class Workers:
     generation: Generation
     job: Job
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    stopped: bool = False
 
     @classmethod
     def start(cls, job: Job, generation: Generation, node_rank: int) -> Workers:
@@ -104,12 +105,16 @@ class Workers:
         return workers
 
     def poll(self) -> Ended | None:
-        """How they ended, or None while they run. One that failed has ended them all; so has one that was drained."""
+        """How they ended, or None while they run. One that failed, or lost its peers, has ended them all."""
         codes = {rank: process.poll() for rank, process in self.processes.items()}
         number = self.generation.number
+        if self.stopped:
+            return Ended(number, STOPPED)
         for rank, code in codes.items():
-            if code not in {None, exits.DONE, exits.DRAINED}:
+            if code not in {None, exits.DONE, exits.DRAINED, exits.PEER_LOST}:
                 return Ended(number, FAILED, f"rank {rank} {self._reason(rank, code)}")
+        if exits.PEER_LOST in codes.values():
+            return Ended(number, STOPPED)
         if any(code is None for code in codes.values()):
             return None
         drained = any(code == exits.DRAINED for code in codes.values())
@@ -128,6 +133,7 @@ class Workers:
 
     def stop(self) -> None:
         """End them at once, and whatever they started: each leads a process group, which outlives it."""
+        self.stopped = self.stopped or self.running
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -4,7 +4,8 @@
     torchrun --standalone --nproc_per_node 2 -m trainer.train --job job.json --data DATASET --store RUN
 
 An agent gives everything through the environment (TRAINWRIGHT_JOB, TRAINWRIGHT_DATA, TRAINWRIGHT_STORE, ...) and needs
-no argument. The exit code is 0 when the run is done, 75 when SIGTERM or ^C made it save and leave, 1 when it failed.
+no argument. The exit code is 0 when the run is done, 75 when SIGTERM or ^C made it save and leave, 69 when another
+rank was lost, 1 when it failed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
+from trainer import exits
 from trainer.store import StoreError, open_store
 from trainer.train import checkpoint, config
 from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return train(job, setting, found=found, asked=asked)
     except Exception as error:
         _describe(error)
-        return FAILED
+        return exits.PEER_LOST if _is_loss_of_a_peer(error) else FAILED
 
 
 def _options() -> argparse.ArgumentParser:
@@ -100,6 +102,12 @@ def _looking_for_checkpoint(setting: Setting) -> Callable[[], Found | None]:
             raise CheckpointError(reason) from None
 
     return found
+
+
+def _is_loss_of_a_peer(error: Exception) -> bool:
+    """Whether another rank is what went wrong. gloo says it in plain RuntimeErrors that name its own sources."""
+    distributed = sys.modules.get("torch.distributed")
+    return (distributed is not None and isinstance(error, distributed.DistError)) or "/gloo/" in str(error)
 
 
 def _describe(error: Exception) -> None:

@@ -72,7 +72,9 @@ def world(tmp_path, monkeypatch):
     )
     world = World(tmp_path, script)
     opened = agent_module.open_store
-    monkeypatch.setattr(agent_module, "open_store", lambda url: world.bucket if url == "s3://b" else opened(url))
+    monkeypatch.setattr(
+        agent_module, "open_store", lambda url, patience=None: world.bucket if url == "s3://b" else opened(url)
+    )
     monkeypatch.setattr(agent_module, "trainer_command", lambda: [sys.executable, "-S", str(script)])
     for name in ("FORMING_S", "STEADY_S"):
         monkeypatch.setattr(generations, name, 0.05)

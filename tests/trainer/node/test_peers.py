@@ -12,6 +12,7 @@ from trainer.node.peers import (
     FRUITLESS_LIMIT,
     JOIN_SETTLE_S,
     QUORUM_WAIT_S,
+    STOPPED,
     Card,
     End,
     Ended,
@@ -158,7 +159,7 @@ class TestNext:
         assert formed(decide(view("abc", alive="ac"))) == "ac"
 
     def test_failed_workers_start_again_on_the_same_nodes(self):
-        decision = decide(view(b=ended("b", FAILED, "rank 2 exited with 1")))
+        decision = decide(view(a=ended("a", STOPPED), b=ended("b", FAILED, "rank 2 exited with 1")))
         assert (formed(decision), decision.why, decision.graceful, decision.fruitless) == (
             "ab",
             "b: rank 2 exited with 1",
@@ -169,6 +170,20 @@ class TestNext:
     def test_a_loss_is_told_rather_than_the_failures_that_it_caused(self):
         decision = decide(view("ab", alive="a", a=ended("a", FAILED, "connection closed by peer")))
         assert decision.why == "b: lost"
+
+    def test_a_failure_is_acted_on_once_all_have_ended(self):
+        """Else a node that died with its workers is taken for alive, and the next generation waits for it in vain."""
+        assert decide(view(b=ended("b", FAILED, "no"))) == Wait("waiting for the workers of a to end")
+        assert decide(view("ab", alive="a", a=ended("a", STOPPED))).why == "b: lost"
+
+    def test_connections_that_broke_without_a_culprit_are_called_that(self):
+        decision = decide(view(a=ended("a", STOPPED), b=ended("b", STOPPED)))
+        assert (formed(decision), decision.why) == ("ab", "a, b: their connections broke")
+
+    def test_a_member_that_was_draining_when_this_node_came_is_no_loss(self):
+        drains = {node: card(node, state=DRAINING) for node in "bc"}
+        decision = decide(replace(view("abc", "a", current="bc", alive="a", **drains), unsure=frozenset("bc")))
+        assert (formed(decision), decision.why, decision.graceful) == ("a", "b, c: drained", True)
 
     def test_what_ended_in_an_older_generation_is_over(self):
         assert decide(view(b=ended("b", FAILED, number=3))) == Wait()
@@ -211,7 +226,9 @@ class TestEnd:
 
     def test_failing_without_a_new_checkpoint_ends_the_run_with_the_reason(self):
         last = generation("ab", fruitless=FRUITLESS_LIMIT - 1)
-        decision = decide(view(current=last, b=ended("b", FAILED, "rank 2 exited with 1: OutOfMemory")))
+        decision = decide(
+            view(current=last, a=ended("a", STOPPED), b=ended("b", FAILED, "rank 2 exited with 1: OutOfMemory"))
+        )
         assert decision == End(
             succeeded=False,
             reason="3 generations in a row ended without a new checkpoint; last: b: rank 2 exited with 1: OutOfMemory",
@@ -219,11 +236,11 @@ class TestEnd:
 
     def test_a_new_checkpoint_begins_the_count_anew(self):
         last = generation("ab", fruitless=FRUITLESS_LIMIT - 1)
-        assert decide(view(current=last, step=101, b=ended("b", FAILED))).fruitless == 0
+        assert decide(view(current=last, step=101, a=ended("a", STOPPED), b=ended("b", FAILED))).fruitless == 0
 
     def test_fruitless_generations_are_counted_one_by_one(self):
         current, counts = generation("ab"), []
-        while isinstance(decision := decide(view(current=current, b=ended("b", FAILED))), Form):
+        while isinstance(decision := decide(view(current=current, a=ended("a", STOPPED), b=ended("b", FAILED))), Form):
             counts.append(decision.fruitless)
             current = replace(current, fruitless=decision.fruitless)
         assert counts == [1, 2]

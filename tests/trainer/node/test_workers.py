@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainer import exits
-from trainer.node.peers import DONE, DRAINED, FAILED, Ended
+from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended
 from trainer.node.workers import Workers, environment, log_path, metrics_path, trainer_command
 
 ROOT = Path(__file__).parents[3]
@@ -143,7 +143,7 @@ def test_draining_asks_and_stopping_does_not(make_job, make_generation, wait_for
             assert wait_for("the drain", workers.poll) == Ended(1, DRAINED)
         else:
             workers.stop()
-            assert workers.poll().how == FAILED
+            assert workers.poll() == Ended(1, STOPPED)
         assert not workers.running
 
 
