@@ -25,7 +25,7 @@ WRONG = [
     ),
     (
         {"network.cidr": "10.0.0.0/28"},
-        "network.cidr: 10.0.0.0/28 can't hold 1 subnets: a network is /16 to /27 here, as a subnet is /28 at the "
+        "network.cidr: 10.0.0.0/28 can't hold 1 subnet: a network is /16 to /27 here, as a subnet is /28 at the "
         "smallest. Use 10.0.0.0/16, for example",
     ),
     (

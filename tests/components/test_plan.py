@@ -33,7 +33,7 @@ def test_subnets_are_equal_disjoint_and_inside_the_network_with_a_block_to_spare
 def test_a_network_that_is_too_small_is_refused_with_one_that_fits():
     finding = split("10.0.0.0/28", ("us-west-2a",))
     assert str(finding) == (
-        "network.cidr: 10.0.0.0/28 can't hold 1 subnets: a network is /16 to /27 here, "
+        "network.cidr: 10.0.0.0/28 can't hold 1 subnet: a network is /16 to /27 here, "
         "as a subnet is /28 at the smallest. Use 10.0.0.0/16, for example"
     )
 
