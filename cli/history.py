@@ -121,8 +121,8 @@ class History:
             self._chunks[entry.key] = list(_parse(self.store.get(entry.key)))
             for name in DERIVED:
                 self.__dict__.pop(name, None)
-        manifests = (entry for entry in self.store.list(layout.CHECKPOINTS) if entry.key.endswith("/manifest.json"))
-        self.checkpoints = sorted(int(entry.key.split("/")[-2].removeprefix("step-")) for entry in manifests)
+        keys = (entry.key for entry in self.store.list(layout.CHECKPOINTS))
+        self.checkpoints = layout.complete_checkpoints(keys)
 
     @property
     def generation(self) -> Generation | None:

@@ -4,6 +4,9 @@ Below the bucket: `bundles/`, `datasets/<name>/`, `runs/<run>/`. The functions w
 keys relative to the run's own prefix, which is what agents and trainers open as their store.
 """
 
+import re
+from collections.abc import Iterable
+
 CONTROL = "control/"
 """What agents agree through; one listing of it a second tells a node all that has changed."""
 
@@ -65,6 +68,26 @@ def log_chunk(node: str, stream: str, chunk: int) -> str:
     return f"{LOGS}{node}/{stream}/{chunk:06d}.log"
 
 
+MANIFEST = "manifest.json"
+"""The part of a checkpoint that is written last, and makes it count."""
+
+
+def checkpoint_name(step: int) -> str:
+    """The name of a checkpoint's folder, on scratch as in the store."""
+    return f"step-{step:09d}"
+
+
+def complete_checkpoints(keys: Iterable[str]) -> list[int]:
+    """The steps of the checkpoints among these keys that have their manifest, in order."""
+    found = (re.fullmatch(rf"{CHECKPOINTS}step-(\d{{9}})/{re.escape(MANIFEST)}", key) for key in keys)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name read from the bucket is safe to join to a folder: a plain one that leads nowhere else."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None
+
+
 def checkpoint(step: int) -> str:
-    """The prefix of one checkpoint, with its `manifest.json`, which makes it count."""
-    return f"{CHECKPOINTS}step-{step:09d}/"
+    """The prefix of one checkpoint."""
+    return f"{CHECKPOINTS}{checkpoint_name(step)}/"

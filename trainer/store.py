@@ -265,21 +265,29 @@ class S3Store(Store):
 
         try:
             yield
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            if code in {"NoSuchKey", "404", "NotFound"}:
-                raise Missing(f"{self.url(key)}: no such object") from None
-            if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
-                raise _Refused(f"{self.url(key)}: exists already") from None
-            kind = Unavailable if status >= 500 or code in {"SlowDown", "RequestTimeout"} else StoreError
-            raise kind(f"{self.url(key)}: {code}: {error}") from error
-        except (BotoCoreError, Boto3Error, OSError) as error:
-            raise Unavailable(f"{self.url(key)}: {error}") from error
+        except (ClientError, BotoCoreError, Boto3Error, OSError) as error:
+            # boto3 wraps an upload's error in one of its own, whose text alone tells what it was.
+            answer = error if isinstance(error, ClientError) else error.__context__
+            if not isinstance(answer, ClientError):
+                raise Unavailable(f"{self.url(key)}: {error}") from error
+            details: Any = answer.response
+            code = details.get("Error", {}).get("Code", "")
+            kind = _refusal(code, details.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            said = "no such object" if kind is Missing else f"{code}: {answer}"
+            raise kind(f"{self.url(key)}: {said}") from error
 
 
 class _Refused(StoreError):
     """A conditional write found an object there."""
+
+
+def _refusal(code: str, status: int) -> type[StoreError]:
+    """What an error of the S3 API means (S3 API reference, "List of error codes")."""
+    if code in {"NoSuchKey", "404", "NotFound"}:
+        return Missing
+    if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
+        return _Refused
+    return Unavailable if status >= 500 or code in {"SlowDown", "RequestTimeout"} else StoreError
 
 
 def open_store(url: str | Path, patience: Patience | None = None) -> Store:

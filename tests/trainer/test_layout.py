@@ -1,5 +1,6 @@
 """Keys: unambiguous, in an order that means something, invertible where they are read back."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,3 +46,18 @@ def test_no_key_begins_with_a_slash_or_has_two():
     ):
         assert not key.startswith("/")
         assert "//" not in key
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/etc/passwd", "", ".hidden", "..", "a\n"])
+def test_a_name_that_leads_out_of_its_folder_is_no_file_name(name):
+    assert not layout.is_file_name(name)
+
+
+def test_only_checkpoints_with_their_manifest_are_complete():
+    keys = [
+        "checkpoints/step-000000050/manifest.json",
+        "checkpoints/step-000000100/state.pt",
+        "checkpoints/step-000000150/manifest.json.corrupt",
+        "checkpoints/step-x/manifest.json",
+    ]
+    assert layout.complete_checkpoints(keys) == [50]

@@ -24,6 +24,9 @@ def main(arguments: list[str]) -> int:
     paths.logs.mkdir(parents=True, exist_ok=True)
     _redirect(paths.logs / "agent.log")
     os.environ.setdefault("AWS_DEFAULT_REGION", config.region)
+    # The agent and all workers ask for credentials at once; botocore's default is one try of one second.
+    os.environ.setdefault("AWS_METADATA_SERVICE_NUM_ATTEMPTS", "5")
+    os.environ.setdefault("AWS_METADATA_SERVICE_TIMEOUT", "2")
     return Agent(config, paths, Ec2Metadata()).run()
 
 
@@ -36,4 +39,8 @@ def _redirect(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: a fetch or an upload that still waits in a thread must not keep a node that has ended.
+    os._exit(code)

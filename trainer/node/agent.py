@@ -18,20 +18,20 @@ from trainer.node.console import say
 from trainer.node.fabric import Fabric
 from trainer.node.generations import Generations
 from trainer.node.membership import HURRIED, Membership, Outcome
-from trainer.node.peers import Card
+from trainer.node.peers import QUORUM_LIMIT_S, Card
 from trainer.node.shipping import Shipper
 from trainer.node.steps import BootReport, StepFailed
 from trainer.node.workers import Job, trainer_command
-from trainer.store import Store, StoreError, Unavailable, open_store
+from trainer.store import Store, StoreError, open_store
 
 IDENTIFY_LIMIT_S = 60
 DATASET_WAIT_S = 900
 STORAGE_LIMIT_S = 7200
 FABRIC_LIMIT_S = 60
 HEALTH_LIMIT_S = 120
-PEERS_LIMIT_S = 1800
+PEERS_LIMIT_S = QUORUM_LIMIT_S + 600
 LAUNCH_LIMIT_S = 60
-"""Limits of the boot's steps. Peers: as long as ParallelCluster gives a node to bootstrap."""
+"""Limits of the boot's steps, in seconds."""
 
 RETRY_S = 1.0
 
@@ -96,11 +96,11 @@ class Agent:
         incarnation = uuid.uuid4().hex[:12]
         card = Card(identity.node, identity.address, identity.launched, incarnation, self.config.workers)
         membership = Membership(open_store(store.url(), HURRIED), open_store(bucket.url(), HURRIED), card)
-        while True:  # bounded by the step's limit; a role takes seconds to reach a new instance
+        while True:  # bounded by the step's limit: a role, and what it may, take seconds to reach a new instance
             try:
                 membership.read_outcome()
                 break
-            except Unavailable as error:
+            except StoreError as error:
                 say(f"the bucket does not answer yet: {error}")
                 time.sleep(RETRY_S)
         return membership, f"{identity.node}, {identity.type} in {identity.zone}, {identity.address}"

@@ -10,12 +10,13 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 
 from trainer import layout
 from trainer.metadata import Ec2Metadata
 from trainer.node.console import say
 from trainer.node.membership import Membership, Outcome
-from trainer.node.peers import DRAINING, READY, End, Ended, Form, Generation, Wait, decide
+from trainer.node.peers import DRAINING, FAILED, READY, STOPPED, End, Ended, Form, Generation, Wait, decide
 from trainer.node.shipping import Shipper
 from trainer.node.workers import GRACE_S, Job, Workers, log_path, metrics_path
 from trainer.store import StoreError
@@ -29,6 +30,9 @@ NOTICE_S = 5.0
 
 PARTING_S = 6.0
 """How long workers may take to notice that their peers are gone; the trainer saves up to 5 s of what it had begun."""
+
+LINGERING_S = 150.0
+"""How long workers may go on once others of their generation were done or drained: longer than a drain may take."""
 
 TICK_S = 0.05
 
@@ -45,7 +49,7 @@ class Generations:
     workers: Workers | None = None
     _adopted: int = 0
     _turn_by: float | None = None
-    _stop_by: float | None = None
+    _over_since: float | None = None
     _told: Ended | None = None
     _notice_due: float = 0.0
     _said: str = ""
@@ -126,8 +130,8 @@ class Generations:
                     self.membership.sync()
                 case Wait(reason):
                     self._say(reason)
-        except StoreError as error:
-            self._say(f"can't look at the run: {error}")
+        except (StoreError, ValueError, TypeError, KeyError) as error:
+            self._say(f"can't look at the run: {type(error).__name__}: {error}")
 
     def _turn(self) -> None:
         """Bring the workers to the newest generation: end the old ones, in grace where they can save, start the new."""
@@ -148,6 +152,7 @@ class Generations:
             say(f"generation {generation.number} goes without this node: {generation.why}")
             return
         self.workers = Workers.start(self.job, generation, rank)
+        self.shipper.end_generation()
         self._ship(generation)
         say(
             f"generation {generation.number} ({generation.why}): node {rank} of {len(generation.members)}, "
@@ -155,12 +160,15 @@ class Generations:
         )
 
     def _stop_with_the_others(self) -> None:
-        """End workers whose generation is broken elsewhere, if they have not noticed after a while."""
-        if self.workers is None or not self.workers.running or not self.membership.broken(self._adopted):
-            self._stop_by = None
-        elif self._stop_by is None:
-            self._stop_by = time.monotonic() + PARTING_S
-        elif time.monotonic() >= self._stop_by:
+        """End workers whose generation is over elsewhere, if they have not noticed after a while."""
+        ends = self.membership.ends(self._adopted)
+        if not ends or self.workers is None or not self.workers.running:
+            self._over_since = None
+            return
+        if self._over_since is None:
+            self._over_since = time.monotonic()
+        allowed = PARTING_S if ends & {FAILED, STOPPED} else LINGERING_S
+        if time.monotonic() >= self._over_since + allowed:
             self.workers.stop()
 
     def _watch_for_notice(self) -> None:
@@ -170,7 +178,7 @@ class Generations:
         self._notice_due = time.monotonic() + NOTICE_S
         try:
             when = self.metadata.interruption()
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, HTTPException, ValueError, KeyError) as error:
             self._say(f"the metadata service gives no answer on interruptions: {error}")
             return
         if when:

@@ -11,10 +11,11 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trainer import layout
-from trainer.node.peers import FAILED, STOPPED, Card, Ended, Form, Generation, View
+from trainer.node.peers import Card, Ended, Form, Generation, View
 from trainer.store import Missing, Patience, Store
 
 DEAD_AFTER_S = 6.0
@@ -25,6 +26,9 @@ NEVER = -math.inf
 
 HURRIED = Patience(connect_s=1, read_s=2, attempts=1)
 """For the stores of a membership: one call that is never answered must not cost the node its place."""
+
+READERS = 16
+"""Cards read at a time: when a large fleet comes up, all of them are new, and reading must not outlast a beat."""
 
 LONGEST_GAP_S = 2.0
 """Most that one look may add to observed time, so that a pause of this node's own is not held against its peers."""
@@ -58,6 +62,8 @@ class Membership:
     _published: Card | None = None
     _newcomers: tuple[frozenset[str], float] = (frozenset(), 0.0)
     _sizes: tuple[int, int] = (1, 1)
+    _short_since: float | None = None
+    _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "cards"))
 
     def say(self, *, state: str | None = None, ended: Ended | None = None) -> None:
         """Change what this node's card says, from the next `sync` on."""
@@ -72,10 +78,10 @@ class Membership:
         self.store.put(layout.beat(self.card.node), f"{self.card.incarnation} {self._counter}".encode())
         entries = {entry.key: entry.etag for entry in self.store.list(layout.CONTROL)}
         self._note_beats(entries)
-        for key, etag in entries.items():
-            if key.endswith("/card.json") and self._etags.get(key) != etag:
-                card = Card.parse(self.store.get(key))
-                self._cards[card.node], self._etags[key] = card, etag
+        changed = [key for key in entries if key.endswith("/card.json") and self._etags.get(key) != entries[key]]
+        for key, content in zip(changed, self._readers.map(self.store.get, changed), strict=True):
+            card = Card.parse(content)
+            self._cards[card.node], self._etags[key] = card, entries[key]
         self._cards[self.card.node] = self.card
         numbers = [layout.generation_number(key) for key in entries if key.startswith(layout.GENERATIONS)]
         if numbers and (self.generation is None or max(numbers) > self.generation.number):
@@ -113,13 +119,18 @@ class Membership:
         if not view.leads:
             return view
         least, desired = self._read_sizes()
+        if len(view.ready) >= least:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        short_s = 0.0 if self._short_since is None else now - self._short_since
         step = newest_checkpoint(self.store) if self.generation else 0
-        return replace(view, least=least, desired=desired, step=step)
+        return replace(view, least=least, desired=desired, short_s=short_s, step=step)
 
-    def broken(self, number: int) -> bool:
-        """Whether workers of that generation, on whatever node, have failed or lost their peers."""
+    def ends(self, number: int) -> set[str]:
+        """How workers of that generation have ended, on whatever node."""
         ends = (card.ended for card in self._cards.values())
-        return any(end is not None and end.generation == number and end.how in {FAILED, STOPPED} for end in ends)
+        return {end.how for end in ends if end is not None and end.generation == number}
 
     def form(self, form: Form, port: int, step: int) -> None:
         """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""
@@ -154,5 +165,4 @@ class Membership:
 
 def newest_checkpoint(store: Store) -> int:
     """The step of the newest checkpoint that counts (has its manifest), 0 without one."""
-    names = [entry.key for entry in store.list(layout.CHECKPOINTS) if entry.key.endswith("/manifest.json")]
-    return max((int(name.split("/")[-2].removeprefix("step-")) for name in names), default=0)
+    return max(layout.complete_checkpoints(entry.key for entry in store.list(layout.CHECKPOINTS)), default=0)

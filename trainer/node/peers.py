@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 READY = "ready"
 DRAINING = "draining"
@@ -24,6 +27,9 @@ FRUITLESS_LIMIT = 3
 
 QUORUM_WAIT_S = 60.0
 """How long the first generation waits for all desired nodes, once there are enough to train."""
+
+QUORUM_LIMIT_S = 7200.0
+"""How long nodes wait for enough of them to train, before the run is given up: they are paid for while they wait."""
 
 JOIN_SETTLE_S = 2.0
 """How long a newcomer is watched before the others stop for it: several often come at once."""
@@ -63,8 +69,8 @@ class Card:
     def parse(cls, content: bytes) -> Card:
         """The inverse of `json`."""
         values = json.loads(content)
-        ended = values.pop("ended")
-        return cls(**values, ended=Ended(**ended) if ended else None)
+        ended = values.get("ended")
+        return _made(cls, {**values, "ended": _made(Ended, ended) if ended else None})
 
 
 @dataclass(frozen=True)
@@ -114,12 +120,12 @@ class Generation:
     def parse(cls, content: bytes) -> Generation:
         """The inverse of `json`."""
         values = json.loads(content)
-        return cls(**{**values, "members": tuple(Member(**member) for member in values["members"])})
+        return _made(cls, {**values, "members": tuple(_made(Member, member) for member in values["members"])})
 
 
 @dataclass(frozen=True)
 class View:
-    """What one node sees. `waited_s`: since it could first have led; `joined_s`: since newcomers last changed."""
+    """What one node sees. `waited_s`: since it came; `joined_s`: since newcomers last changed."""
 
     me: str
     cards: Mapping[str, Card]
@@ -130,6 +136,8 @@ class View:
     waited_s: float
     joined_s: float
     step: int
+    short_s: float = 0.0
+    """Since fewer nodes than `least` are ready."""
     unsure: frozenset[str] = frozenset()
     """Nodes that may be alive or dead: their beats were there at this node's first look and have not changed yet."""
 
@@ -183,6 +191,9 @@ def decide(view: View) -> Form | End | Wait:
     if not view.leads:
         return Wait()
     ready = view.ready
+    if view.short_s >= QUORUM_LIMIT_S:
+        waited = f"{len(ready)} nodes were ready and {view.least} are needed, for {QUORUM_LIMIT_S / 3600:g} hours"
+        return End(succeeded=False, reason=waited)
     if view.current is None:
         if len(ready) >= view.desired or (len(ready) >= view.least and view.waited_s >= QUORUM_WAIT_S):
             return Form(_members(ready), "first", graceful=False)
@@ -205,6 +216,7 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
         for member in current.members
         if (member.node in ended and ended[member.node].how == DRAINED) or _draining(view, member.node)
     ]
+    fruitless = 0 if view.step > current.step else current.fruitless
     # One that was draining when this node came has left, or is about to: as it was going to.
     lost = [
         member.node
@@ -216,7 +228,7 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
         silent = [member.node for member in current.members if member.node not in {*ended, *lost}]
         if silent and not lost:
             return Wait(f"waiting for the workers of {', '.join(silent)} to end")
-        fruitless = 0 if view.step > current.step else current.fruitless + 1
+        fruitless += view.step <= current.step
         # A lost node makes its peers' workers fail: it is the cause, and what they say is noise.
         reasons = [f"{node}: lost" for node in lost] or [f"{node}: {reason}" for node, reason in failed.items()]
         reasons = reasons or [f"{', '.join(stopped)}: their connections broke"]
@@ -225,14 +237,20 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
             return End(succeeded=False, reason=tale)
         why, graceful = "; ".join(reasons), False
     elif drained:
-        fruitless, why, graceful = 0, f"{', '.join(drained)}: drained", True
+        why, graceful = f"{', '.join(drained)}: drained", True
     elif view.newcomers and view.joined_s >= JOIN_SETTLE_S:
-        fruitless, why, graceful = current.fruitless, f"{', '.join(sorted(view.newcomers))}: joined", True
+        why, graceful = f"{', '.join(sorted(view.newcomers))}: joined", True
     else:
         return Wait()
     if len(ready) < view.least:
         return Wait(f"{len(ready)} nodes are ready, {view.least} are needed ({why})")
     return Form(_members(ready), why, graceful, fruitless)
+
+
+def _made(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A record of what it knows in `values`: a newer trainer may have written more."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in known})
 
 
 def _present(view: View, member: Member) -> bool:

@@ -33,6 +33,8 @@ class Stream:
     chunk: int = 0
     offset: int = 0
     pending: bytes = b""
+    last: bool = False
+    """Nothing more will come: to be let go once it is shipped."""
 
     def ship(self, store: Store) -> None:
         """Write what has come since the last time. Raises `StoreError`; the next call then tries again."""
@@ -72,6 +74,12 @@ class Shipper:
         with self._lock:
             self.streams.append(Stream(path, key))
 
+    def end_generation(self) -> None:
+        """Ship what is left of the last generation's streams, then let them go; the agent's own goes on."""
+        with self._lock:
+            for stream in self.streams[1:]:
+                stream.last = True
+
     def start(self) -> None:
         """Begin."""
         self._thread = threading.Thread(target=self._work, name="shipper", daemon=True)
@@ -93,7 +101,11 @@ class Shipper:
             streams = list(self.streams)
         for stream in streams:
             try:
+                last = stream.last
                 stream.ship(self.store)
+                if last:
+                    with self._lock:
+                        self.streams.remove(stream)
             except StoreError as error:
                 say(f"shipping {stream.path.name} waits: {error}")
                 return

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from trainer import layout
 from trainer.node.console import say
 from trainer.store import Missing, Store, StoreError, Unavailable, sha256_file
 
@@ -51,6 +52,8 @@ def _await_index(datasets: Store, wait_s: float) -> bytes:
 
 
 def _shard(datasets: Store, folder: Path, name: str, sha256: str) -> bool:
+    if not layout.is_file_name(name):
+        raise Corrupt(f"{datasets.url('index.json')} names a shard {name!r}; pack the dataset again")
     path = folder / name
     if path.is_file() and sha256_file(path) == sha256:
         return False

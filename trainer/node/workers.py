@@ -89,7 +89,8 @@ class Workers:
     generation: Generation
     job: Job
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-    stopped: bool = False
+    ended: Ended | None = None
+    """The first that was seen of their end: what follows from it must not hide the cause."""
 
     @classmethod
     def start(cls, job: Job, generation: Generation, node_rank: int) -> Workers:
@@ -106,10 +107,12 @@ class Workers:
 
     def poll(self) -> Ended | None:
         """How they ended, or None while they run. One that failed, or lost its peers, has ended them all."""
+        self.ended = self.ended or self._ended()
+        return self.ended
+
+    def _ended(self) -> Ended | None:
         codes = {rank: process.poll() for rank, process in self.processes.items()}
         number = self.generation.number
-        if self.stopped:
-            return Ended(number, STOPPED)
         for rank, code in codes.items():
             if code not in {None, exits.DONE, exits.DRAINED, exits.PEER_LOST}:
                 return Ended(number, FAILED, f"rank {rank} {self._reason(rank, code)}")
@@ -133,7 +136,8 @@ class Workers:
 
     def stop(self) -> None:
         """End them at once, and whatever they started: each leads a process group, which outlives it."""
-        self.stopped = self.stopped or self.running
+        if self.poll() is None:
+            self.ended = Ended(self.generation.number, STOPPED)
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

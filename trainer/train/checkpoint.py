@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from trainer import layout
+from trainer.layout import MANIFEST, checkpoint_name
 from trainer.store import Missing, Store, sha256_file
 from trainer.train.errors import CheckpointError, DamagedError
 
@@ -29,7 +30,6 @@ FIND_S = 600
 """Seconds that may go by until the newest checkpoint is found, fetched and verified."""
 
 VERSION = 1
-MANIFEST = "manifest.json"
 PARTIAL = ".tmp"
 DOOMED = ".old"
 DAMAGED = ".corrupt"
@@ -88,7 +88,10 @@ class Manifest:
             values = json.loads(data)
             version = values["version"]
             if version == VERSION:
-                return cls(**values | {"parts": tuple(Part(**part) for part in values["parts"])})
+                parts = tuple(Part(**part) for part in values["parts"])
+                if all(layout.is_file_name(part.name) for part in parts):
+                    return cls(**values | {"parts": parts})
+                raise DamagedError("its manifest names parts that are no plain file names")
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(f"its manifest is damaged ({error!r})") from None
         raise CheckpointError(f"its manifest is of version {version}; this trainer reads version {VERSION}")
@@ -100,11 +103,6 @@ class Found:
 
     folder: Path
     manifest: Manifest
-
-
-def name(step: int) -> str:
-    """The name of a checkpoint's folder."""
-    return f"step-{step:09d}"
 
 
 def steps_in(folder: Path) -> list[int]:
@@ -132,7 +130,7 @@ def _is_whole(step: int, keys: list[str]) -> bool:
 
 def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
     """Write a checkpoint to scratch; the manifest's parts are filled in. Raises `OSError` and what parts raise."""
-    partial = folder / (name(manifest.step) + PARTIAL)
+    partial = folder / (checkpoint_name(manifest.step) + PARTIAL)
     _discard(partial)
     partial.mkdir(parents=True)
     try:
@@ -140,7 +138,7 @@ def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
         manifest = replace(manifest, parts=written)
         _write_part(partial / MANIFEST, lambda file: file.write(manifest.encode()))
         _sync_folder(partial)
-        final = folder / name(manifest.step)
+        final = folder / checkpoint_name(manifest.step)
         _discard(final)
         partial.rename(final)
         _sync_folder(folder)
@@ -178,7 +176,7 @@ def publish(found: Found, store: Store) -> bool:
 def prune(folder: Path, store: Store, keep: int) -> None:
     """Remove all but the newest `keep` whole checkpoints, and older unfinished ones. To be called after `publish`."""
     for step in steps_in(folder)[keep:]:
-        _discard(folder / name(step))
+        _discard(folder / checkpoint_name(step))
     held = steps_in_store(store)
     whole = [step for step, keys in held.items() if _is_whole(step, keys)]
     for step, keys in held.items():
@@ -227,7 +225,7 @@ def find(folder: Path, store: Store, report: Report) -> Found | None:
     local = [(step, 1) for step in steps_in(folder)]
     remote = [(step, 0) for step, keys in steps_in_store(store).items() if _is_whole(step, keys)]
     for step, is_local in sorted(local + remote, reverse=True):
-        path = folder / name(step)
+        path = folder / checkpoint_name(step)
         try:
             return Found(path, verify(path)) if is_local else fetch(folder, store, step)
         except DamagedError as error:
@@ -255,7 +253,7 @@ def verify(folder: Path) -> Manifest:
 
 def fetch(folder: Path, store: Store, step: int) -> Found:
     """A checkpoint of the store, copied to scratch and verified there. Raises `DamagedError` and `StoreError`."""
-    partial = folder / (name(step) + PARTIAL)
+    partial = folder / (checkpoint_name(step) + PARTIAL)
     _discard(partial)
     partial.mkdir(parents=True)
     try:
@@ -270,7 +268,7 @@ def fetch(folder: Path, store: Store, step: int) -> Found:
     except Exception:
         _discard(partial)
         raise
-    final = folder / name(step)
+    final = folder / checkpoint_name(step)
     partial.rename(final)
     return Found(final, manifest)
 

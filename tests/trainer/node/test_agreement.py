@@ -84,7 +84,9 @@ class Agent:
             if self.membership.outcome:
                 return
             told = self.membership.card.ended
-            if self.membership.broken(self.adopted) and (told is None or told.generation != self.adopted):
+            if self.membership.ends(self.adopted) & {FAILED, STOPPED} and (
+                told is None or told.generation != self.adopted
+            ):
                 self.membership.say(ended=Ended(self.adopted, STOPPED))
             view = self.membership.view()
             match decide(view):

@@ -1,5 +1,6 @@
 """The rules by which generations follow each other, case by case. Pure: no clock, no store."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from trainer.node.peers import (
     FAILED,
     FRUITLESS_LIMIT,
     JOIN_SETTLE_S,
+    QUORUM_LIMIT_S,
     QUORUM_WAIT_S,
     STOPPED,
     Card,
@@ -197,8 +199,23 @@ class TestNext:
         decision = decide(view(a=ended("a", DRAINED), b=ended("b", DRAINED)))
         assert (formed(decision), decision.graceful) == ("ab", True)
 
-    def test_draining_is_no_failure(self):
-        assert decide(view(current=generation("ab", fruitless=2), b=card("b", state=DRAINING))).fruitless == 0
+    def test_draining_is_no_failure_and_no_progress(self):
+        drained = view(current=generation("ab", fruitless=2), b=card("b", state=DRAINING))
+        assert decide(drained).fruitless == 2
+        assert decide(replace(drained, step=101)).fruitless == 0
+
+    def test_progress_before_a_node_joined_counts(self):
+        """Else a run that checkpointed for days ends with the first failure after a newcomer."""
+        joined = view("abc", current=generation("ab", fruitless=2), joined=JOIN_SETTLE_S, step=500)
+        assert decide(joined).fruitless == 0
+
+    def test_waiting_for_enough_nodes_ends_after_its_limit(self):
+        """Nodes that wait are paid for, before the first generation as later."""
+        for current in (None, "ab"):
+            short = view("ab", alive="a", current=current, least=2)
+            assert isinstance(decide(replace(short, short_s=QUORUM_LIMIT_S - 1)), Wait)
+            ended = decide(replace(short, short_s=QUORUM_LIMIT_S))
+            assert ended == End(succeeded=False, reason="1 nodes were ready and 2 are needed, for 2 hours")
 
     def test_too_few_nodes_wait_for_more(self):
         decision = decide(view("ab", alive="a", least=2))
@@ -252,6 +269,16 @@ def test_cards_and_generations_survive_the_store():
         assert Card.parse(one.json()) == one
     record = generation("abc", fruitless=2)
     assert Generation.parse(record.json()) == record
+
+
+def test_what_a_newer_trainer_writes_more_is_passed_over():
+    """Nodes of two trainers share a run while one replaces the other."""
+    written = json.loads(ended("a", FAILED, "no").json())
+    written |= {"mood": "good", "ended": {**written["ended"], "weather": "fine"}}
+    assert Card.parse(json.dumps(written).encode()) == ended("a", FAILED, "no")
+    record = json.loads(generation("ab").json()) | {"more": 1}
+    record["members"][0]["more"] = 1
+    assert Generation.parse(json.dumps(record).encode()) == generation("ab")
 
 
 def test_a_generation_knows_its_place_world_and_ranks():

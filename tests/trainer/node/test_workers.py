@@ -216,3 +216,18 @@ def test_logs_and_metrics_of_generations_lie_apart(tmp_path):
 
 def test_the_trainer_runs_under_the_agents_own_interpreter():
     assert trainer_command() == [sys.executable, "-m", "trainer.train"]
+
+
+def test_what_follows_from_a_failure_does_not_hide_it(make_job, make_generation, wait_for):
+    """A node's other workers are stopped after one failed: the failure stays the node's word."""
+    job = make_job("""
+        import os, sys, time
+        if os.environ["LOCAL_RANK"] == "0":
+            sys.exit("out of memory")
+        time.sleep(60)
+    """)
+    workers = Workers.start(job, make_generation(2), 0)
+    first = wait_for("the failure", workers.poll)
+    workers.stop()
+    assert workers.poll() == first
+    assert "out of memory" in first.reason
