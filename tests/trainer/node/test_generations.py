@@ -28,6 +28,7 @@ from trainer.node import generations, membership, peers, shipping
 generations.FORMING_S = generations.STEADY_S = generations.NOTICE_S = 0.1
 generations.TICK_S = 0.02
 generations.GRACE_S = 5
+generations.LINGERING_S = 1
 membership.DEAD_AFTER_S = 1.5
 peers.JOIN_SETTLE_S = 0.2
 shipping.SHORTEST_S = 0.05
@@ -74,7 +75,8 @@ def drain(*_):
 signal.signal(signal.SIGTERM, drain)
 print("rank", rank, "of", os.environ["WORLD_SIZE"], "in", generation, flush=True)
 step = 0
-while not (folder / "finish").exists():
+hangs = generation == "1" and (folder / "hang").exists() and (folder / "hang").read_text() == os.environ["NODE"]
+while hangs or not (folder / "finish").exists():
     step += 1
     if (folder / "fail").exists():
         sys.exit("made up")
@@ -309,3 +311,14 @@ def test_a_generation_without_this_agent_ends_its_workers(turning):
     turn, _ = turning
     turn(1, graceful=False)
     assert turn(2, graceful=False, member=False) is None
+
+
+def test_workers_that_hang_after_others_are_done_are_ended_and_the_run_goes_on(cluster):
+    """One that never returns from its last collective would keep all nodes waiting, and paid for, without end."""
+    (cluster.folder / "hang").write_text("b")
+    cluster.start("a", "b", desired=2)
+    cluster.generation(1)
+    (cluster.folder / "finish").touch()
+    assert len(cluster.generation(2).members) == 2
+    cluster.wait_for("the end", lambda: cluster.run.exists(layout.OUTCOME), 20)
+    assert json.loads(cluster.run.get(layout.OUTCOME))["succeeded"]
