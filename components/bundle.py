@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from components import layout
+
 PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3")
 """boto3 and all that it needs; each is pure Python."""
 
-SERVICES = ("s3", "sts")
-"""The services whose models are kept of all that botocore has: those that nodes call."""
+SERVICES = ("s3",)
+"""The services whose models are kept of all that botocore has: those that nodes call. A role's credentials come from
+the instance's metadata, which needs no model."""
 
 LOCAL = (".pyc", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 """What an installer leaves beside a package: it differs between machines."""
@@ -36,7 +40,15 @@ class Bundle:
     @property
     def key(self) -> str:
         """The bundle's key in the bucket: named by content, so never overwritten."""
-        return f"bundles/{self.sha256}.tar"
+        return f"{layout.BUNDLES}{self.sha256}.tar"
+
+
+def default_folder() -> Path:
+    """Where bundles are written: below `TRAINWRIGHT_HOME`, else in the user's cache (XDG Base Directory)."""
+    if home := os.environ.get("TRAINWRIGHT_HOME"):
+        return Path(home) / "bundle"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "trainwright" / "bundle"
 
 
 def build(folder: Path) -> Bundle:

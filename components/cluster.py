@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pulumi
 
-from components.bundle import build
+from components.bundle import build, default_folder
 from components.checks import review
 from components.findings import Invalid
 from components.plan import Plan
@@ -72,12 +70,16 @@ class TrainingCluster(pulumi.ComponentResource):
             f"{plan.name}-aws", region=plan.spec.region, opts=pulumi.ResourceOptions(parent=self)
         )
         child = pulumi.ResourceOptions(parent=self, provider=provider)
-        bundle = build(Path(os.environ.get("TRAINWRIGHT_HOME", ".local")) / "bundle")
+        try:
+            root_device = fleet.find_root_device(plan.spec.nodes.image, security.asking(child))
+        except Invalid as invalid:
+            raise InvalidArgs(plan.name, invalid) from None
+        bundle = build(default_folder())
         key = security.declare_key(plan, child)
         stored = storage.declare_bucket(plan, key.arn, child)
         bucket = stored.bucket
         identity = security.declare_identity(plan, bucket.arn, key.arn, child)
-        reachable = network.declare(plan, child)
+        reachable = network.declare(plan, bucket.arn, child)
         objects = storage.declare_objects(plan, stored, bundle, child)
-        group = fleet.declare(plan, reachable, identity, bucket, bundle, key.arn, objects, child)
+        group = fleet.declare(plan, reachable, identity, bucket, bundle, key.arn, root_device, objects, child)
         self.bucket, self.group, self.key_arn = bucket.bucket, group.name, key.arn

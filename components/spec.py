@@ -89,11 +89,6 @@ class Nodes(Part):
     desired: int = Field(1, ge=1, le=1000, description="Nodes to keep running.")
     min: int = Field(1, ge=1, description="Fewest nodes that train; with fewer, the run waits.")
     max: int | None = Field(None, ge=1, le=1000, description="Most nodes the fleet may grow to; `desired` if unset.")
-    root_device: str = Field(
-        "/dev/sda1",
-        pattern=r"^/dev/[a-z0-9]+$",
-        description="The image's root device, which is encrypted: /dev/sda1 on Ubuntu, /dev/xvda on Amazon Linux.",
-    )
     disk_gb: int = Field(100, ge=8, le=16384, description="Encrypted root disk, GiB.")
     python: str = Field(
         "python3",
@@ -110,7 +105,11 @@ class Nodes(Part):
 class Storage(Part):
     """The bucket that holds bundle, datasets and runs."""
 
-    noncurrent_days: int = Field(7, ge=1, description="Days that overwritten and deleted objects can be brought back.")
+    noncurrent_days: int = Field(
+        7,
+        ge=1,
+        description="Days that overwritten and deleted objects can be brought back; retired checkpoints, one day.",
+    )
 
 
 class Model(Part):

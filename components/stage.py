@@ -29,26 +29,33 @@ METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.1
 FAILED = 70
 UNIT = """[Unit]
 Description=Trainwright node agent
-After=network-online.target
+After=network-online.target nvidia-fabricmanager.service nvidia-persistenced.service
 Wants=network-online.target
 StartLimitIntervalSec=600
 StartLimitBurst=5
-FailureAction=poweroff
+StartLimitAction=poweroff
 
 [Service]
 ExecStart={python} -m trainer.node {config}
+ExecStopPost=/bin/sh -c 'case "$$EXIT_STATUS" in 7[123467]) systemctl --no-block poweroff;; esac'
 Environment=PYTHONPATH={code} PYTHONUNBUFFERED=1
+Environment=AWS_METADATA_SERVICE_NUM_ATTEMPTS=5 AWS_METADATA_SERVICE_TIMEOUT=2
 Restart=on-failure
 RestartSec=5
 RestartPreventExitStatus=71 72 73 74 76 77
 KillMode=mixed
-TimeoutStopSec=120
+TimeoutStopSec=150
+NoNewPrivileges=yes
 LimitMEMLOCK=infinity
 LimitNOFILE=1048576
 
 [Install]
 WantedBy=multi-user.target
 """
+PROBE = (
+    "import sys; from importlib.util import find_spec; "
+    "print('.'.join(map(str, sys.version_info[:3])), *[m for m in ('torch', 'numpy') if not find_spec(m)])"
+)
 
 
 class Expired(Exception):
@@ -117,6 +124,25 @@ def fetch(target: Path) -> None:
         raise ValueError(f"the bundle's SHA-256 is {digest.hexdigest()}, not {CONFIG['sha256']}: it was altered")
 
 
+def image_python() -> str:
+    """The path of the image's Python, once it is known to run the agent and to have what trains."""
+    name: str = CONFIG["python"]
+    python = shutil.which(name)
+    if python is None:
+        found = f"the image has no {name}"
+    else:
+        # Modules are looked for, not imported: importing PyTorch takes seconds.
+        done = subprocess.run([python, "-c", PROBE], check=False, capture_output=True, text=True, cwd="/")
+        version, *missing = done.stdout.split() or ["0"]
+        if done.returncode:
+            found = f"{python} does not work ({(done.stderr.splitlines() or ['it said nothing'])[-1]})"
+        elif missing or tuple(map(int, version.split("."))) < (3, 11):
+            found = f"{python} is Python {version}{' without ' if missing else ''}{' and '.join(missing)}"
+        else:
+            return python
+    raise OSError(f"nodes.python: {found}; name the image's Python 3.11 or newer that has torch and numpy")
+
+
 def install() -> Path:
     """The bundle, unpacked, as a folder named by its hash; whole or not there."""
     code: Path = ROOT / "opt/trainwright" / CONFIG["sha256"]
@@ -151,14 +177,12 @@ def main() -> None:
     """Bring the agent up, within the deadline."""
     signal.signal(signal.SIGALRM, expire)
     signal.alarm(CONFIG["deadline_s"])
+    python = image_python()
     code = install()
     config = ROOT / "etc/trainwright/node.json"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(json.dumps(CONFIG))
     signal.alarm(0)
-    python = shutil.which(CONFIG["python"])
-    if python is None:
-        raise OSError(f"nodes.python: the image has no {CONFIG['python']}")
     say(f"bundle {CONFIG['sha256'][:12]} verified; starting the agent of run {CONFIG['run']}")
     if (ROOT / "run/systemd/system").is_dir():
         unit = ROOT / "etc/systemd/system/trainwright.service"

@@ -1,7 +1,8 @@
 """The embedded cloud from outside: find the one of a home folder, start it, stop it.
 
 A home folder has one cloud at most. Whoever starts or stops it holds a lock on the folder itself, which the kernel
-lets go whatever becomes of the holder.
+lets go whatever becomes of the holder. What is cleared away there, `cloud` and `state`, bears a mark of who made it: a
+home may be any folder, with a `cloud` of the user's own.
 """
 
 import contextlib
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator import processes
+
+MARK = ".trainwright"
+"""The file that marks a folder as made here, and so as one that may be removed."""
 
 _SOURCE = Path(__file__).resolve().parents[1]
 _COMMAND = ["-m", "emulator", "--home"]
@@ -61,9 +65,13 @@ def start(home: Path) -> tuple[Cloud, bool]:
     with _locked(home):
         if cloud := find(home):
             return cloud, False
+        for folder in ("cloud", "state"):
+            _refuse_foreign(home / folder)
         _clear(home)
         _remove(home / "state")
-        (home / "cloud" / "tmp").mkdir(parents=True)
+        make_folder(home / "state")
+        make_folder(home / "cloud")
+        (home / "cloud" / "tmp").mkdir()
         return _launch(home), True
 
 
@@ -73,6 +81,13 @@ def stop(home: Path) -> None:
     if home.is_dir():
         with _locked(home):
             _clear(home)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that a later start or stop may remove with all it holds; one that is there stays whose it is."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / MARK).write_text("Made by trainwright, which removes this folder when it starts its cloud anew.\n")
 
 
 def publish(home: Path, endpoint: str) -> Path:
@@ -142,6 +157,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 def _clear(home: Path) -> None:
     """End the daemon of this home, ready or not, then what nodes it leaves; remove the cloud's folder."""
+    _refuse_foreign(home / "cloud")
     left = processes.end(lambda: _daemons(home), _STOP_SECONDS)
     left |= processes.end(lambda: processes.belonging_to(home / "cloud" / "nodes"), grace=0)
     if left:
@@ -160,6 +176,19 @@ def _daemons(home: Path) -> set[int]:
         and Path(f"/proc/{pid}/cwd", arguments[-1]).resolve() == home
         and processes.started(pid) is not None
     }
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raises CloudError for a folder that holds something and was not made by `make_folder`."""
+    if folder.is_symlink() or (folder.exists() and not _made_here(folder)):
+        raise CloudError(
+            f"{folder} would be removed for a new cloud, but holds no file {MARK}, so it may be yours. "
+            f"Set TRAINWRIGHT_HOME to another folder; if trainwright made it, remove {folder} yourself."
+        )
+
+
+def _made_here(folder: Path) -> bool:
+    return folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir()))
 
 
 def _remove(folder: Path) -> None:

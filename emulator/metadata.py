@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from emulator import ACCOUNT_ID, notices
+from emulator.guard import Guarded
 from emulator.instances import ERRORS, Api, Instance, Profile
 
 _TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
@@ -160,7 +161,7 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Guarded, BaseHTTPRequestHandler):
     metadata: Metadata
     tokens: Tokens
 

@@ -30,6 +30,10 @@ _SOURCE = Path(__file__).resolve().parents[1]
 _FIRST_DELAY = 0.5
 _MAX_DELAY = 30.0
 _SOUND_SECONDS = 60.0
+_KEPT_NODES = 50
+_KEPT_TROUBLES = 100
+_LAST_WORDS = 200
+_OUTPUT = Path("var/log/cloud-init-output.log")
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +104,9 @@ class Runner:
         code = node.init.poll()
         if code is not None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            self._fail(node.member, f"its first process {how}", lived=time.monotonic() - node.since)
+            output = node.root / _OUTPUT
+            reason = f"its first process {how}, its last words in {output}: {last_words(output)}"
+            self._fail(node.member, reason, lived=time.monotonic() - node.since)
             self._end(node)
         elif notices.read(notices.path(self.nodes, node.member.id)).get("spot", time.time() + 1) <= time.time():
             self.api.terminate(node.member)
@@ -152,6 +158,7 @@ class Runner:
         node.service.close()
         notices.path(self.nodes, node.member.id).unlink(missing_ok=True)
         _keep_logs(node.root)
+        forget_nodes(self.nodes, set(self._running), _KEPT_NODES)
 
     def _backoff(self, member: Member) -> Backoff:
         return self._backoffs.setdefault(f"{member.region}/{member.group}", Backoff())
@@ -164,6 +171,8 @@ class Runner:
         except Exception as error:
             # The same trouble comes back four times a second.
             if self._troubles.get(trouble) != str(error):
+                if len(self._troubles) >= _KEPT_TROUBLES:
+                    self._troubles.clear()
                 self._troubles[trouble] = str(error)
                 _log.warning("%s, trying again: %s", trouble, error, exc_info=not isinstance(error, ERRORS))
 
@@ -181,6 +190,32 @@ def node_environment(root: Path, metadata_url: str, endpoint: str) -> dict[str, 
     }
 
 
+def last_words(output: Path) -> str:
+    """The last line that a node printed itself, shortened; the line of its first process about the end is none."""
+    try:
+        with output.open("rb") as file:
+            file.seek(max(0, output.stat().st_size - 4096))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    printed = [line.strip() for line in lines if line.strip() and not line.startswith("user-data ended: ")]
+    return printed[-1][-_LAST_WORDS:] if printed else "(nothing)"
+
+
+def forget_nodes(nodes: Path, running: set[str], keep: int) -> None:
+    """Remove what is left of ended nodes but for the latest so many."""
+    ended = sorted((root for root in nodes.iterdir() if root.is_dir() and root.name not in running), key=_changed)
+    for root in ended[: max(0, len(ended) - keep)]:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def _lay_out(root: Path, instance: Instance) -> Path | None:
     """Make the root folder; returns the user-data's file if cloud-init would run it as a script."""
     for folder in ("root", "tmp", "var/lib/cloud", "var/log"):
@@ -193,7 +228,7 @@ def _lay_out(root: Path, instance: Instance) -> Path | None:
 
 def _start(root: Path, environment: dict[str, str], core: int, user_data: Path | None) -> "subprocess.Popen[bytes]":
     arguments = [str(os.getpid()), str(core)] + ([str(user_data)] if user_data else [])
-    with (root / "var/log/cloud-init-output.log").open("ab") as log:
+    with (root / _OUTPUT).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-S", "-m", "emulator.init", *arguments],
             cwd=_SOURCE,

@@ -15,10 +15,15 @@ from moto.s3.models import FakeBucket
 from werkzeug.serving import make_server
 
 from emulator import ACCOUNT_ID
+from emulator.guard import Guarded
+
+
+class _Handler(Guarded, MotoRequestHandler):
+    """moto's, for our own user."""
 
 
 def serve() -> str:
-    """Start the server on a port of the system's choice, reachable from this machine only; returns its URL.
+    """Start the server on a port of the system's choice, for this machine's and user's processes; returns its URL.
 
     It answers as long as the process lives.
     """
@@ -32,7 +37,7 @@ def serve() -> str:
         0,
         DomainDispatcherApplication(create_backend_app),
         threaded=True,
-        request_handler=MotoRequestHandler,
+        request_handler=_Handler,
     )
     Thread(target=server.serve_forever, name="api", daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"

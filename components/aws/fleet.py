@@ -9,6 +9,7 @@ from components.aws.network import Network
 from components.aws.security import Identity
 from components.bootstrap import node_config, user_data
 from components.bundle import Bundle
+from components.findings import Finding, Invalid
 from components.plan import Plan
 
 ALL_AT_ONCE: aws.autoscaling.GroupInstanceRefreshArgsDict = {
@@ -18,6 +19,25 @@ ALL_AT_ONCE: aws.autoscaling.GroupInstanceRefreshArgsDict = {
 """A gang trains one job: nodes of the old one and of the new one side by side would only wait for each other."""
 
 
+def find_root_device(image: str, options: pulumi.InvokeOptions) -> str:
+    """The name that the image gives its root disk, from the image itself. Raises `Invalid` in the provider's own words.
+
+    A mapping for any other name would add a disk and leave the root one as the image has it, unencrypted. It is looked
+    up before anything is declared, so that an image which isn't there leaves no half of a cluster.
+    """
+    path = image.removeprefix("ssm:")
+    try:
+        image_id = image if path == image else aws.ssm.get_parameter(name=path, opts=options).insecure_value
+        # Images are deprecated after a while, but are launched all the same.
+        found = aws.ec2.get_ami(
+            filters=[{"name": "image-id", "values": [image_id]}], include_deprecated=True, opts=options
+        )
+    except Exception as error:  # Pulumi raises no other class for a look-up that failed
+        raise Invalid([Finding("nodes.image", f"{image} can't be looked up: {error}")]) from None
+    device: str = found.root_device_name
+    return device
+
+
 def declare(
     plan: Plan,
     network: Network,
@@ -25,11 +45,12 @@ def declare(
     bucket: aws.s3.Bucket,
     bundle: Bundle,
     key_arn: pulumi.Output[str],
+    root_device: str,
     objects: list[pulumi.Resource],
     child: pulumi.ResourceOptions,
 ) -> aws.autoscaling.Group:
     """Declare template and group; the group comes after all that a booting node counts on, `objects` among it."""
-    template = _template(plan, network, identity, bucket, bundle, key_arn, child)
+    template = _template(plan, network, identity, bucket, bundle, key_arn, root_device, child)
     nodes = plan.spec.nodes
     return aws.autoscaling.Group(
         f"{plan.name}-nodes",
@@ -41,6 +62,8 @@ def declare(
         launch_template={"id": template.id, "version": template.latest_version.apply(str)},
         instance_refresh=ALL_AT_ONCE if nodes.refresh else None,
         health_check_type="EC2",
+        # Evening zones out would end healthy nodes, and the whole gang's generation with each.
+        suspended_processes=["AZRebalance"],
         # Capacity for GPUs can take hours; the deployment doesn't wait for it, `trainwright status` tells.
         wait_for_capacity_timeout="0",
         tags=[
@@ -60,6 +83,7 @@ def _template(
     bucket: aws.s3.Bucket,
     bundle: Bundle,
     key_arn: pulumi.Output[str],
+    root_device: str,
     child: pulumi.ResourceOptions,
 ) -> aws.ec2.LaunchTemplate:
     nodes, tags = plan.spec.nodes, {**plan.tags, "Name": f"{plan.name}-node"}
@@ -76,11 +100,10 @@ def _template(
             "http_endpoint": "enabled",
             "http_tokens": "required",
             "http_put_response_hop_limit": 2 if nodes.containers else 1,
-            "instance_metadata_tags": "enabled",
         },
         block_device_mappings=[
             {
-                "device_name": nodes.root_device,
+                "device_name": root_device,
                 "ebs": {
                     "volume_type": "gp3",
                     "volume_size": nodes.disk_gb,

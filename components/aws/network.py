@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
+from components.aws.security import Document, document
 from components.plan import Plan
 
 
@@ -20,7 +22,20 @@ class Network:
     """What must be there before a node can reach the bucket and its peers."""
 
 
-def declare(plan: Plan, child: pulumi.ResourceOptions) -> Network:
+def endpoint_policy(bucket_arn: str) -> Document:
+    """Through the endpoint, only the cluster's own bucket: else a node could carry data off to anyone's."""
+    return document(
+        {
+            "Sid": "OnlyTheClustersBucket",
+            "Effect": "Allow",
+            "Principal": "*",
+            "Action": "s3:*",
+            "Resource": [bucket_arn, f"{bucket_arn}/*"],
+        },
+    )
+
+
+def declare(plan: Plan, bucket_arn: pulumi.Output[str], child: pulumi.ResourceOptions) -> Network:
     """Declare the network. Every resource gets the options `child`."""
     name, tags = plan.name, dict(plan.tags)
     vpc = aws.ec2.Vpc(
@@ -57,6 +72,7 @@ def declare(plan: Plan, child: pulumi.ResourceOptions) -> Network:
         service_name=f"com.amazonaws.{plan.spec.region}.s3",
         vpc_endpoint_type="Gateway",
         route_table_ids=[routes.id],
+        policy=bucket_arn.apply(lambda arn: json.dumps(endpoint_policy(arn))),
         tags={**tags, "Name": f"{name}-s3"},
         opts=child,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from components import layout
 from components.plan import Plan
 
 Document = dict[str, Any]
@@ -86,19 +87,22 @@ def node_policy(bucket_arn: str, key_arn: str) -> Document:
             "Sid": "Read",
             "Effect": "Allow",
             "Action": "s3:GetObject",
-            "Resource": [f"{bucket_arn}/{part}" for part in ("bundles/*", "datasets/*", "fleet.json", "runs/*")],
+            "Resource": [
+                f"{bucket_arn}/{layout.FLEET}",
+                *(f"{bucket_arn}/{prefix}*" for prefix in (layout.BUNDLES, layout.DATASETS, layout.RUNS)),
+            ],
         },
         {
             "Sid": "WriteRuns",
             "Effect": "Allow",
             "Action": ["s3:PutObject", "s3:AbortMultipartUpload"],
-            "Resource": f"{bucket_arn}/runs/*",
+            "Resource": f"{bucket_arn}/{layout.RUNS}*",
         },
         {
             "Sid": "RetireCheckpoints",
             "Effect": "Allow",
             "Action": "s3:DeleteObject",
-            "Resource": f"{bucket_arn}/runs/*/checkpoints/*",
+            "Resource": f"{bucket_arn}/{layout.RUNS}*/{layout.CHECKPOINTS}*",
         },
         {
             "Sid": "UseDataKey",
@@ -111,8 +115,7 @@ def node_policy(bucket_arn: str, key_arn: str) -> Document:
 
 def declare_key(plan: Plan, child: pulumi.ResourceOptions) -> aws.kms.Key:
     """Declare the customer key that encrypts bucket and disks."""
-    options = pulumi.InvokeOutputOptions(parent=child.parent, provider=child.provider)
-    account = aws.get_caller_identity_output(opts=options)
+    account = aws.get_caller_identity_output(opts=asking(child))
     key = aws.kms.Key(
         f"{plan.name}-data",
         description=f"Data of cluster {plan.name}",
@@ -122,7 +125,8 @@ def declare_key(plan: Plan, child: pulumi.ResourceOptions) -> aws.kms.Key:
         tags=dict(plan.tags),
         opts=kept(plan, child),
     )
-    aws.kms.Alias(f"{plan.name}-data", name=f"alias/{plan.name}-data", target_key_id=key.key_id, opts=child)
+    # The provider names it, as `alias/<name>-<7 hex>` (pulumi-aws#1445): a fixed name is taken once in an account.
+    aws.kms.Alias(f"{plan.name}-data", target_key_id=key.key_id, opts=child)
     return key
 
 
@@ -152,6 +156,11 @@ def kept(plan: Plan, child: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
     """Options of what holds data: protected, and left in the account when the stack goes, where it is production."""
     keep = plan.spec.production
     return pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(protect=keep, retain_on_delete=keep))
+
+
+def asking(child: pulumi.ResourceOptions) -> pulumi.InvokeOptions:
+    """Options of a look-up, made with the provider of the resources that have the options `child`."""
+    return pulumi.InvokeOptions(parent=child.parent, provider=child.provider)
 
 
 def document(*statements: Document) -> Document:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from components import layout
 from components.aws.security import Document, document, kept
 from components.bundle import Bundle
 from components.plan import Plan
 
-FLEET_KEY = "fleet.json"
-"""Sizes of the fleet, which nodes read: an object of its own, so that scaling leaves user-data alone."""
+HEARTBEAT_BYTES = 64
+"""What is smaller below `runs/` is a heartbeat."""
+
+CHECKPOINT_BYTES = 1 << 20
+"""What is larger below `runs/`, and was deleted, is a part of a retired checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,44 @@ def bucket_policy(arn: str) -> Document:
     )
 
 
+def lifecycle(noncurrent_days: int) -> list[aws.s3.BucketLifecycleConfigurationRuleArgsDict]:
+    """What of the bucket goes by itself: versions that were replaced or deleted, never one that is current.
+
+    Rules overlap, and the shorter time holds (S3 user guide, "How Amazon S3 handles conflicts in lifecycle
+    configurations"). What is not about versions stands in the rule without sizes: S3 refuses
+    `ExpiredObjectDeleteMarker` beside a size (aws-cli#8239).
+    """
+    soon: aws.s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgsDict = {"noncurrent_days": 1}
+    return [
+        {
+            "id": "forget-what-was-replaced",
+            "status": "Enabled",
+            "filter": {},
+            "noncurrent_version_expiration": {"noncurrent_days": noncurrent_days},
+            "expiration": {"expired_object_delete_marker": True},
+            "abort_incomplete_multipart_upload": {"days_after_initiation": 1},
+        },
+        {
+            # Each node rewrites a beat of some twenty bytes every second.
+            "id": "forget-heartbeats",
+            "status": "Enabled",
+            "filter": {"and": {"prefix": layout.RUNS, "object_size_less_than": HEARTBEAT_BYTES}},
+            "noncurrent_version_expiration": soon,
+        },
+        {
+            # The trainer deletes all but the newest few; kept for days, they would cost more than those that count.
+            "id": "forget-retired-checkpoints",
+            "status": "Enabled",
+            "filter": {"and": {"prefix": layout.RUNS, "object_size_greater_than": CHECKPOINT_BYTES}},
+            "noncurrent_version_expiration": soon,
+        },
+    ]
+
+
 def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.ResourceOptions) -> Storage:
-    """Declare the bucket and all that governs it."""
-    name = f"{plan.name}-data"
-    bucket = aws.s3.Bucket(name, force_destroy=not plan.spec.production, tags=dict(plan.tags), opts=kept(plan, child))
+    """Declare the bucket and all that governs it, which stays as long as the bucket does."""
+    name, options = f"{plan.name}-data", kept(plan, child)
+    bucket = aws.s3.Bucket(name, force_destroy=not plan.spec.production, tags=dict(plan.tags), opts=options)
     closed = aws.s3.BucketPublicAccessBlock(
         name,
         bucket=bucket.id,
@@ -49,9 +87,11 @@ def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.Resour
         block_public_policy=True,
         ignore_public_acls=True,
         restrict_public_buckets=True,
-        opts=child,
+        opts=options,
     )
-    aws.s3.BucketOwnershipControls(name, bucket=bucket.id, rule={"object_ownership": "BucketOwnerEnforced"}, opts=child)
+    aws.s3.BucketOwnershipControls(
+        name, bucket=bucket.id, rule={"object_ownership": "BucketOwnerEnforced"}, opts=options
+    )
     encryption = aws.s3.BucketServerSideEncryptionConfiguration(
         name,
         bucket=bucket.id,
@@ -62,34 +102,19 @@ def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.Resour
                 "bucket_key_enabled": True,
             }
         ],
-        opts=child,
+        opts=options,
     )
     versioning = aws.s3.BucketVersioning(
-        name, bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=child
+        name, bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=options
     )
     policy = aws.s3.BucketPolicy(
-        name, bucket=bucket.id, policy=bucket.arn.apply(lambda arn: json.dumps(bucket_policy(arn))), opts=child
+        name, bucket=bucket.id, policy=bucket.arn.apply(lambda arn: json.dumps(bucket_policy(arn))), opts=options
     )
     aws.s3.BucketLifecycleConfiguration(
         name,
         bucket=bucket.id,
-        rules=[
-            {
-                "id": "forget-what-was-replaced",
-                "status": "Enabled",
-                "filter": {},
-                "noncurrent_version_expiration": {"noncurrent_days": plan.spec.storage.noncurrent_days},
-                "abort_incomplete_multipart_upload": {"days_after_initiation": 1},
-            },
-            {
-                # Each node rewrites a beat of some twenty bytes every second.
-                "id": "forget-heartbeats",
-                "status": "Enabled",
-                "filter": {"and": {"prefix": "runs/", "object_size_less_than": 64}},
-                "noncurrent_version_expiration": {"noncurrent_days": 1},
-            },
-        ],
-        opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[versioning])),
+        rules=lifecycle(plan.spec.storage.noncurrent_days),
+        opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[versioning])),
     )
     return Storage(bucket, [closed, encryption, versioning, policy])
 
@@ -110,6 +135,6 @@ def declare_objects(
             opts=child,
         ),
         aws.s3.BucketObjectv2(
-            f"{plan.name}-fleet", bucket=bucket.id, key=FLEET_KEY, content=json.dumps(fleet), opts=child
+            f"{plan.name}-fleet", bucket=bucket.id, key=layout.FLEET, content=json.dumps(fleet), opts=child
         ),
     ]

@@ -17,6 +17,7 @@ import pulumi
 import pytest
 from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import provider_pb2
 
 from components.bundle import Bundle, build
 from components.cluster import TrainingCluster
@@ -24,6 +25,8 @@ from components.cluster import TrainingCluster
 ACCOUNT = "123456789012"
 CLUSTER = "trainwright:index:TrainingCluster"
 UNKNOWN = rpc.UNKNOWN
+ABSENT_IMAGE = "ami-00000000"
+"""An image that the cloud doesn't have."""
 
 STACK: dict[str, Any] = {
     "region": "us-west-2",
@@ -85,8 +88,17 @@ class _Outputs(pulumi.runtime.Mocks):
         return f"{args.name}-id", {"name": args.name, **args.inputs, **more}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        assert args.token == "aws:index/getCallerIdentity:getCallerIdentity", args.token
-        return {"accountId": ACCOUNT}
+        match args.token:
+            case "aws:index/getCallerIdentity:getCallerIdentity":
+                return {"accountId": ACCOUNT}
+            case "aws:ssm/getParameter:getParameter":
+                return {"insecureValue": "ami-0fedcba9876543210"}
+            case "aws:ec2/getAmi:getAmi":
+                ((image,),) = (wanted["values"] for wanted in args.args["filters"] if wanted["name"] == "image-id")
+                if image == ABSENT_IMAGE:
+                    raise LookupError("Your query returned no results. Please change your search criteria")
+                return {"rootDeviceName": f"/dev/root-of-{image}"}
+        raise AssertionError(args.token)
 
 
 class _Unknown(_Outputs):
@@ -102,6 +114,13 @@ class _Monitor(mocks.MockMonitor):
     def __init__(self, answers: pulumi.runtime.Mocks, records: Records) -> None:
         super().__init__(answers)
         self.records = records
+
+    def Invoke(self, request: Any) -> Any:
+        """A look-up that finds nothing is an answer, as from a provider, and no error of the mocks."""
+        try:
+            return super().Invoke(request)
+        except LookupError as error:
+            return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=str(error))])
 
     def RegisterResource(self, request: Any) -> Any:
         if request.type != "pulumi:pulumi:Stack":

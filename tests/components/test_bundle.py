@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
-from components.bundle import SERVICES, build
+from components.bundle import SERVICES, build, default_folder
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,6 @@ sys.path.insert(0, {str(tmp_path)!r})
 import boto3, trainer.node.peers, trainer.node.agent, trainer.metadata, trainer.node.__main__
 client = boto3.client("s3", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
 assert client.meta.endpoint_url == "https://s3.us-west-2.amazonaws.com", client.meta.endpoint_url
-boto3.client("sts", region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
 outside = [m.__file__ for m in sys.modules.values() if "site-packages" in (getattr(m, "__file__", "") or "")]
 assert not outside, outside
 """
@@ -69,3 +69,15 @@ assert not outside, outside
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_folder_of_a_users_own_project_is_written_to(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRAINWRIGHT_HOME", "/home/of/it")
+    assert default_folder() == Path("/home/of/it/bundle")
+    monkeypatch.delenv("TRAINWRIGHT_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "trainwright/bundle"
+    monkeypatch.setenv("HOME", "/home/u")
+    for unusable in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
+        assert default_folder() == Path("/home/u/.cache/trainwright/bundle")

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pulumi
 import pulumi_aws as aws
@@ -109,8 +110,8 @@ def test_everything_taggable_carries_the_clusters_tag_and_the_users(mocked, stac
 
 
 def test_a_users_tag_cannot_pass_for_another_clusters(mocked, stack):
-    records = mocked.cluster(stack({"tags": {"trainwright:cluster": "other"}}))
-    assert records.one("Vpc").inputs["tags"]["trainwright:cluster"] == "c1"
+    with pytest.raises(InvalidArgs, match=r"tags\.trainwright:cluster: is a key that AWS or Trainwright sets itself"):
+        mocked.cluster(stack({"tags": {"trainwright:cluster": "other"}}))
 
 
 @pytest.mark.parametrize("production", [False, True])
@@ -122,12 +123,17 @@ def test_a_preview_of_what_does_not_exist_declares_the_same(mocked, stack, produ
     assert "userData" in records.one("LaunchTemplate").secrets
 
 
-def test_production_protects_and_keeps_what_holds_data_and_nothing_else(mocked, stack):
+def test_production_protects_and_keeps_what_holds_data_with_all_that_closes_it_and_nothing_else(mocked, stack):
+    """A bucket that is kept without its settings would be kept open, in one version, and unencrypted."""
     records = mocked.cluster(stack({"production": True}))
     kept = {record.key for record in records.children() if record.protect or record.retain_on_delete}
-    assert kept == {("aws:s3/bucket:Bucket", "c1-data"), ("aws:kms/key:Key", "c1-data")}
-    for kind in ("Bucket", "Key"):
-        assert (records.one(kind).protect, records.one(kind).retain_on_delete) == (True, True)
+    assert kept == {
+        ("aws:kms/key:Key", "c1-data"),
+        *(key for key in CHILDREN if key[0].startswith("aws:s3/") and "bucketObject" not in key[0]),
+    }
+    assert len(kept) == 8
+    for record in records.children():
+        assert record.protect == record.retain_on_delete == (record.key in kept)
     assert records.one("Bucket").inputs["forceDestroy"] is False
     assert records.one("Key").inputs["deletionWindowInDays"] == 30
 
@@ -221,3 +227,19 @@ def test_refusals_are_errors_that_pulumi_prints_without_a_traceback(mocked, stac
 def test_a_parsed_spec_means_the_same_as_its_values(mocked, stack):
     from_values = mocked.cluster(stack())
     assert _changed(from_values, mocked.cluster(parse(stack()))) == set()
+
+
+def test_two_people_who_deploy_the_same_cluster_change_nothing_of_each_others(mocked, stack, bundle, monkeypatch):
+    """Wherever the bundle lies on a machine: only the path of the file to upload differs, which no cloud sees."""
+    here = mocked.cluster(stack())
+    elsewhere = replace(bundle, path=bundle.path.parent / "elsewhere" / bundle.path.name)
+    monkeypatch.setattr("components.cluster.build", lambda _: elsewhere)
+    there = mocked.cluster(stack())
+    asset = ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-bundle")
+    assert _changed(here, there) <= {asset}
+    differing = {
+        name
+        for name, value in there.one("BucketObjectv2", "c1-bundle").inputs.items()
+        if value != here.one("BucketObjectv2", "c1-bundle").inputs[name]
+    }
+    assert differing == {"source"}

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -60,6 +62,10 @@ class Node:
         self.refuse = 0  # answers of the bucket that are 403, as before a role has reached its instance
         self.cut = 0  # answers of the bucket that break off half-way
         self.hang = False
+        self.modules = root / "site"  # what the image's Python has: names are enough, nothing is imported of it
+        for module in ("torch", "numpy"):
+            (self.modules / module).mkdir(parents=True)
+            (self.modules / module / "__init__.py").write_text("raise SystemExit('importing takes seconds')")
         self.released = threading.Event()
         node = self
 
@@ -123,6 +129,7 @@ class Node:
             "TRAINWRIGHT_ROOT": str(self.root),
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.url,
             "AWS_ENDPOINT_URL": self.url,
+            "PYTHONPATH": str(self.modules),
         }
         elsewhere = self.root / "elsewhere"
         (elsewhere / "trainer").mkdir(parents=True, exist_ok=True)
@@ -215,8 +222,123 @@ def test_b8_without_metadata_the_stage_gives_up_at_its_deadline(node, hang):
 
 def test_an_image_without_the_python_that_was_named_is_said_so(node):
     done = node.run(python="python-that-is-not-there")
+    _refused(node, done, "the image has no python-that-is-not-there")
+
+
+def _refused(node, done, found):
+    """The node says in one line what is wrong with its Python, before it fetches anything."""
     assert done.returncode == exits.STAGE_FAILED
-    assert done.stdout.splitlines()[-1].endswith("nodes.python: the image has no python-that-is-not-there")
+    (line,) = done.stdout.splitlines()
+    assert line.endswith(
+        f"failed: OSError: nodes.python: {found}; name the image's Python 3.11 or newer that has torch and numpy"
+    )
+    assert done.stderr == ""
+    assert node.requests == []
+
+
+def _python(node, text):
+    """An executable that stands in for the image's Python."""
+    path = node.root / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_python_that_is_too_old_for_the_agent_is_said_so(node):
+    """Else the agent dies of a syntax error, five times, and the console shows only that."""
+    old = "import sys; sys.version_info = (3, 9, 2); exec(sys.argv[2])"
+    python = _python(node, f"exec {sys.executable} -c '{old}' \"$@\"")
+    _refused(node, node.run(python=python), f"{python} is Python 3.9.2")
+
+
+@pytest.mark.parametrize(
+    ("absent", "words"), [(["torch"], "torch"), (["numpy"], "numpy"), (["torch", "numpy"], "torch and numpy")]
+)
+def test_a_python_that_lacks_what_trains_is_said_so(node, absent, words):
+    """The system's Python of an image that has PyTorch in an environment of its own."""
+    for module in absent:
+        shutil.rmtree(node.modules / module)
+    python = _python(node, f'exec {sys.executable} -S "$@"')
+    version = ".".join(map(str, sys.version_info[:3]))
+    _refused(node, node.run(python=python), f"{python} is Python {version} without {words}")
+
+
+@pytest.mark.parametrize(("text", "said"), [("echo broken >&2; exit 3", "broken"), ("exit 3", "it said nothing")])
+def test_a_python_that_does_not_work_is_said_so(node, text, said):
+    python = _python(node, text)
+    _refused(node, node.run(python=python), f"{python} does not work ({said})")
+
+
+def _unit():
+    """The service's unit as the stage writes it, for a Python that is on every machine."""
+    script = base64.b64decode(bootstrap.user_data({})).decode()
+    scope = {"__name__": "stage", "__file__": "stage"}
+    exec(compile(script, "stage", "exec"), scope)
+    return scope["UNIT"].format(python="/bin/sh", config="/etc/trainwright/node.json", code="/opt/trainwright/0")
+
+
+def _settings(unit):
+    """All values of each setting, as systemd reads them."""
+    settings = {}
+    for line in unit.splitlines():
+        if "=" in line:
+            name, value = line.split("=", 1)
+            settings.setdefault(name, []).append(value)
+    return settings
+
+
+def test_an_agent_that_crashes_is_started_again_before_its_node_is_given_up():
+    """`FailureAction` acts at the first failure, whatever `Restart` says (systemd#11419)."""
+    settings = _settings(_unit())
+    assert "FailureAction" not in settings
+    assert settings["Restart"] == ["on-failure"]
+    assert settings["StartLimitAction"] == ["poweroff"]
+    restarts, within = int(settings["StartLimitBurst"][0]), int(settings["StartLimitIntervalSec"][0])
+    assert restarts * int(settings["RestartSec"][0]) < within, "else the limit is never reached"
+
+
+@pytest.mark.parametrize("status", [*range(69, 79), 0, 1, "KILL"])
+def test_a_node_that_gives_up_shuts_down_and_no_other_does(tmp_path, status):
+    """A step's exit code is not tried again, so nothing else would end the node, and it would bill on."""
+    (command,) = _settings(_unit())["ExecStopPost"]
+    shell = shlex.split(command.replace("$$", "$"))
+    assert "$" not in command.replace("$$", ""), "a single $ is systemd's own"
+    assert "%" not in command
+    called = tmp_path / "called"
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" > {called}\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EXIT_STATUS": str(status)}
+    assert subprocess.run(shell, check=False, env=environment, timeout=10).returncode == 0
+    if status in exits.STEP_FAILED.values():
+        assert called.read_text() == "--no-block poweroff\n"
+    else:
+        assert not called.exists()
+
+
+def test_the_agent_waits_for_the_gpus_fabric_and_has_time_to_save():
+    settings = _settings(_unit())
+    after = {"network-online.target", "nvidia-fabricmanager.service", "nvidia-persistenced.service"}
+    assert set(settings["After"][0].split()) == after
+    assert settings["Wants"] == ["network-online.target"], "GPUs' services are ordered, not asked for: CPUs have none"
+    assert settings["TimeoutStopSec"] == ["150"]
+    assert settings["NoNewPrivileges"] == ["yes"]
+
+
+def test_many_workers_that_ask_for_credentials_at_once_are_not_turned_away():
+    """botocore asks the metadata service once, for a second, unless told otherwise."""
+    words = " ".join(_settings(_unit())["Environment"]).split()
+    assert {"AWS_METADATA_SERVICE_NUM_ATTEMPTS=5", "AWS_METADATA_SERVICE_TIMEOUT=2"} <= set(words)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_itself_finds_nothing_wrong_with_the_unit(tmp_path):
+    unit = tmp_path / "trainwright.service"
+    unit.write_text(_unit())
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], check=False, capture_output=True, text=True, timeout=60
+    )
+    complaints = [line for line in done.stderr.splitlines() if "trainwright" in line]
+    assert (done.returncode, complaints) == (0, [])
 
 
 def test_the_signature_is_botocores_own_on_the_clouds_address(node, monkeypatch):

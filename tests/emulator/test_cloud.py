@@ -1,5 +1,6 @@
 """The embedded cloud's life: one a home, whatever is started, stopped or killed, and nothing left behind."""
 
+import contextlib
 import json
 import os
 import signal
@@ -28,6 +29,12 @@ def traces(home: Path) -> list[str]:
     return found
 
 
+def stopped(pid: int) -> bool:
+    """Whether every thread of a process has been stopped by a signal."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return all((task / "stat").read_text().rpartition(") ")[2][0] == "T" for task in tasks)
+
+
 def test_a_second_start_finds_the_first_cloud_and_stop_leaves_nothing(home, new_world):
     first, started = cloud.start(home)
     assert started
@@ -38,7 +45,7 @@ def test_a_second_start_finds_the_first_cloud_and_stop_leaves_nothing(home, new_
     assert traces(home)
     cloud.stop(home)
     assert traces(home) == []
-    assert list(home.iterdir()) == []
+    assert [entry.name for entry in home.iterdir()] == ["state"]
     assert cloud.find(home) is None
     cloud.stop(home)
 
@@ -65,14 +72,14 @@ def test_nodes_die_with_a_killed_daemon_and_the_next_start_clears_what_it_left(h
     world = new_world(first)
     (instance,) = world.booted(world.group(HIDDEN_CHILD), 1)
     child = int(world.file(instance, "root/child"))
-    (home / "state").mkdir()
+    (home / "state" / "stale").touch()
     os.kill(first.pid, signal.SIGKILL)
     world.wait_for("the end of the nodes", lambda: processes.started(child) is None and not world.processes(instance))
     assert cloud.find(home) is None
     second, started = cloud.start(home)
     assert started
     assert second.pid != first.pid
-    assert not (home / "state").exists()
+    assert [entry.name for entry in (home / "state").iterdir()] == [cloud.MARK]
     assert not world.root(instance).exists()
 
 
@@ -82,8 +89,12 @@ def test_what_outlives_even_its_first_process_is_ended_by_the_next_start(home, n
     (instance,) = world.booted(world.group("#!/bin/sh\nsetsid sleep 1000 &\necho $! > $HOME/child\nwait\n"), 1)
     child = int(world.file(instance, "root/child"))
     os.kill(first.pid, signal.SIGSTOP)
+    # A daemon that is still running when it finds its node dead would end the child itself.
+    world.wait_for("the daemon's standstill", lambda: stopped(first.pid))
     for pid in [*(world.processes(instance) - {child}), first.pid]:
-        os.kill(pid, signal.SIGKILL)
+        # The script dies with its parent, the node's first process, and may be reaped before its turn comes.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert processes.started(child) is not None
     cloud.start(home)
     assert processes.started(child) is None
@@ -96,7 +107,7 @@ def test_stopping_while_nodes_boot_leaves_nothing(home, new_world):
     world.wait_for("a first node", lambda: any(world.nodes.iterdir()))
     cloud.stop(home)
     assert traces(home) == []
-    assert list(home.iterdir()) == []
+    assert [entry.name for entry in home.iterdir()] == ["state"]
 
 
 def test_two_homes_do_not_disturb_each_other(world, home, new_world, tmp_path):
@@ -151,6 +162,30 @@ def test_a_record_that_is_broken_or_names_a_process_number_used_again_is_no_clou
     (tmp_path / "cloud").mkdir()
     (tmp_path / "cloud" / "cloud.json").write_text(record)
     assert cloud.find(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["cloud", "state"])
+def test_a_folder_of_the_user_s_own_is_neither_removed_nor_used(home, name):
+    (home / name).mkdir(parents=True)
+    (home / name / "photo").touch()
+    with pytest.raises(cloud.CloudError, match=rf"{home / name} .*holds no file .*Set TRAINWRIGHT_HOME"):
+        cloud.start(home)
+    if name == "cloud":
+        with pytest.raises(cloud.CloudError, match="may be yours"):
+            cloud.stop(home)
+    else:
+        cloud.stop(home)
+    assert [str(path.relative_to(home)) for path in sorted(home.rglob("*"))] == [name, f"{name}/photo"]
+    (home / name / "photo").unlink()
+
+
+def test_what_a_link_leads_to_is_not_removed(home, tmp_path):
+    cloud.make_folder(tmp_path / "elsewhere")
+    home.mkdir()
+    (home / "state").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(cloud.CloudError, match="may be yours"):
+        cloud.start(home)
+    assert (tmp_path / "elsewhere" / cloud.MARK).exists()
 
 
 def test_a_daemon_that_cannot_start_is_reported_with_its_last_words(home, monkeypatch, tmp_path):

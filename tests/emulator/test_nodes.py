@@ -87,11 +87,36 @@ def test_user_data_that_ends_well_leaves_the_node_up_with_what_it_started(world)
 
 
 def test_a_node_that_fails_at_every_boot_is_replaced_at_growing_distances(world):
-    group = world.group("#!/bin/sh\nexit 3\n")
+    group = world.group("#!/bin/sh\necho no such dataset\nexit 3\n")
     world.wait_for("a third failure", lambda: "may start in 2.0 s" in world.log())
     failures = [line for line in world.log().splitlines() if "ended with exit code 3" in line]
     assert [line.split("may start in ")[1] for line in failures] == ["0.5 s", "1.0 s", "2.0 s"]
+    assert all("cloud-init-output.log: no such dataset; terminated" in line for line in failures)
     assert len(world.instances(group)) == 1
+
+
+def test_only_the_latest_of_many_ended_nodes_are_kept_and_none_that_runs_goes(tmp_path):
+    for number, name in enumerate(["i-oldest", "i-runs", "i-old", "i-new"]):
+        (tmp_path / name / "var").mkdir(parents=True)
+        os.utime(tmp_path / name, (number, number))
+    (tmp_path / "i-runs.notice.json").touch()
+    nodes.forget_nodes(tmp_path, {"i-runs"}, keep=1)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["i-new", "i-runs", "i-runs.notice.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("one\n  two \n\nuser-data ended: exit code 3\n", "two"),
+        ("user-data ended: exit code 3\n", "(nothing)"),
+        ("", "(nothing)"),
+        ("x" * 9000, "x" * 200),
+    ],
+)
+def test_last_words_are_the_node_s_own_and_short(tmp_path, text, words):
+    assert nodes.last_words(tmp_path / "none") == "(nothing)"
+    (tmp_path / "output").write_text(text)
+    assert nodes.last_words(tmp_path / "output") == words
 
 
 def test_a_node_whose_processes_are_killed_is_terminated_and_replaced_while_others_stay(world):

@@ -14,6 +14,7 @@ class ApiError(Exception):
 
     def __init__(self, operation: str, code: str, message: str):
         super().__init__(f"{operation}: {code}: {' '.join(message.split())}")
+        self.code = code
         self.gone = any(mark in code for mark in _GONE)
 
 

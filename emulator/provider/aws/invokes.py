@@ -152,7 +152,9 @@ def _ami(args: Props, api: Api, running: bool) -> Props:
         owners = {"Owners": args["owners"]} if args.get("owners") else {}
         images = api.call("ec2", "describe_images", Filters=filters, **owners)["Images"]
     image = max(images, key=lambda found: str(found.get("CreationDate", "")), default={})
-    id_ = str(image.get("ImageId") or _image_id(json.dumps(args, sort_keys=True), api.region))
+    asked = [value for f in filters if f["Name"] == "image-id" for value in f["Values"]]
+    made_up = asked[0] if asked else _image_id(json.dumps(args, sort_keys=True), api.region)
+    id_ = str(image.get("ImageId") or made_up)
     return {
         "id": id_,
         "imageId": id_,
@@ -160,6 +162,7 @@ def _ami(args: Props, api: Api, running: bool) -> Props:
         "name": image.get("Name", id_),
         "architecture": image.get("Architecture", "x86_64"),
         "rootDeviceName": image.get("RootDeviceName", "/dev/xvda"),
+        "rootDeviceType": image.get("RootDeviceType", "ebs"),
         "state": "available",
         "creationDate": image.get("CreationDate", ""),
         "ownerId": image.get("OwnerId", naming.ACCOUNT),

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG002 - all kinds answer the same calls
 
+import time
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -9,6 +10,9 @@ from emulator.provider import naming
 from emulator.provider.aws.api import Api, ApiError, tag_list, tag_map
 from emulator.provider.aws.kind import Kind, Setting, tags_state, without
 from emulator.provider.wire import Props
+
+_EMPTY_SECONDS = 15.0
+_POLL = 0.2
 
 
 class Bucket(Kind):
@@ -47,10 +51,23 @@ class Bucket(Kind):
         }
 
     def delete(self, api: Api, id_: str, props: Props) -> None:
-        """Deletes it, with `forceDestroy` also all versions of all it holds."""
-        if props.get("forceDestroy"):
-            empty(api, id_)
-        api.call("s3", "delete_bucket", Bucket=id_)
+        """Deletes it, with `forceDestroy` also all versions of all it holds.
+
+        Nodes that are being terminated may go on writing for as long as they may take to leave, so that one is
+        emptied again, as by the real provider, until it stays empty.
+        """
+        deadline = time.monotonic() + _EMPTY_SECONDS
+        while True:
+            if props.get("forceDestroy"):
+                empty(api, id_)
+            try:
+                api.call("s3", "delete_bucket", Bucket=id_)
+            except ApiError as error:
+                if not props.get("forceDestroy") or error.code != "BucketNotEmpty" or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL)
+            else:
+                return
 
 
 class _BucketSetting(Setting):

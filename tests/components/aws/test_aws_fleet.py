@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from components.cluster import InvalidArgs
+
 
 def _template(mocked, stack, **changes):
     return mocked.cluster(stack({key.replace("__", "."): value for key, value in changes.items()})).one(
@@ -19,9 +21,27 @@ def test_k3_metadata_needs_a_token_and_crosses_no_more_hops_than_it_must(mocked,
     assert options["httpPutResponseHopLimit"] == hops
 
 
+def test_nodes_offer_their_metadata_no_tags(mocked, stack):
+    """With them there, EC2 refuses to launch a node whose tags have a space or a slash in a key."""
+    assert "instanceMetadataTags" not in _template(mocked, stack).inputs["metadataOptions"]
+
+
+@pytest.mark.parametrize("image", ["ami-0123456789abcdef0", "ssm:/aws/service/x/image"])
+def test_the_disk_that_is_encrypted_is_the_one_that_the_image_boots_from(mocked, stack, image):
+    """A mapping for another name adds a disk, and leaves the root one unencrypted without a word."""
+    (disk,) = _template(mocked, stack, nodes__image=image).inputs["blockDeviceMappings"]
+    assert disk["deviceName"] == f"/dev/root-of-{'ami-0fedcba9876543210' if 'ssm:' in image else image}"
+
+
+def test_an_image_that_is_not_there_fails_the_preview_in_the_providers_words(mocked, stack):
+    with pytest.raises(InvalidArgs, match=r"nodes\.image: ami-00000000 can't be looked up: .*returned no results"):
+        mocked.cluster(stack({"nodes.image": "ami-00000000"}), preview=True)
+    declared = {record.type for record in mocked.records.children()}
+    assert declared == {"pulumi:providers:aws"}, "half a cluster would be left"
+
+
 def test_the_root_disk_is_encrypted_with_the_clusters_key_and_goes_with_its_node(mocked, stack):
-    (disk,) = _template(mocked, stack, nodes__disk_gb=50, nodes__root_device="/dev/xvda").inputs["blockDeviceMappings"]
-    assert disk["deviceName"] == "/dev/xvda"
+    (disk,) = _template(mocked, stack, nodes__disk_gb=50).inputs["blockDeviceMappings"]
     assert disk["ebs"] == {
         "encrypted": "true",
         "kmsKeyId": "arn:aws:kms:us-west-2:123456789012:key/key-1",
@@ -90,6 +110,10 @@ def test_b13_the_group_names_a_version_by_number(mocked, stack):
     """`$Latest` hides a change of the template from the group, and no refresh starts (pulumi-aws#1577)."""
     group = mocked.cluster(stack()).one("Group").inputs
     assert group["launchTemplate"] == {"id": "c1-node-id", "version": "7"}
+
+
+def test_no_healthy_node_is_ended_to_even_out_zones(mocked, stack):
+    assert mocked.cluster(stack()).one("Group").inputs["suspendedProcesses"] == ["AZRebalance"]
 
 
 def test_refresh_replaces_all_nodes_at_once_or_is_off(mocked, stack):

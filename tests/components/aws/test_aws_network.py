@@ -1,5 +1,14 @@
 """The network: private subnets, no way in, and out only to the bucket."""
 
+import json
+
+import pytest
+
+from components.aws.network import endpoint_policy
+from tests.components.aws.policies import allows
+
+BUCKET = "arn:aws:s3:::b"
+
 
 def _rule(records, name):
     """A rule without what says nothing about traffic."""
@@ -57,3 +66,31 @@ def test_b8_the_buckets_endpoint_is_in_every_subnets_routes(mocked, stack):
         r.inputs["subnetId"] for r in records.of("RouteTableAssociation") if r.inputs["routeTableId"] == "c1-private-id"
     }
     assert routed == {"c1-private-a-id", "c1-private-b-id"}
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "allowed"),
+    [
+        ("s3:GetObject", f"{BUCKET}/bundles/0.tar", True),
+        ("s3:PutObject", f"{BUCKET}/runs/r/control/members/i-1/beat", True),
+        ("s3:DeleteObject", f"{BUCKET}/runs/r/checkpoints/step-000000050/manifest.json", True),
+        ("s3:AbortMultipartUpload", f"{BUCKET}/runs/r/checkpoints/step-000000050/rank0", True),
+        ("s3:ListBucket", BUCKET, True),
+        ("s3:PutObject", "arn:aws:s3:::anyones/stolen", False),
+        ("s3:PutObject", f"{BUCKET}-of-another/stolen", False),
+        ("s3:GetObject", "arn:aws:s3:::anyones/payload", False),
+        ("s3:ListBucket", "arn:aws:s3:::anyones", False),
+        ("s3:ListBucket", f"{BUCKET}2", False),
+        ("s3:ListAllMyBuckets", "*", False),
+        ("s3:CreateBucket", "arn:aws:s3:::new", False),
+        ("dynamodb:PutItem", f"{BUCKET}/x", False),
+    ],
+)
+def test_the_endpoint_leads_to_no_bucket_but_the_clusters(action, resource, allowed):
+    """Whatever credentials a node comes by, its data can't be carried off to a bucket of someone else's."""
+    assert allows(endpoint_policy(BUCKET), action, resource) is allowed
+
+
+def test_the_endpoint_has_the_policy_of_this_bucket(mocked, stack):
+    policy = json.loads(mocked.cluster(stack()).one("VpcEndpoint").inputs["policy"])
+    assert policy == endpoint_policy("arn:aws:s3:::c1-data-1a2b3c4")

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from components.aws.storage import FLEET_KEY, bucket_policy
-from trainer import layout
+from components.aws.storage import CHECKPOINT_BYTES, HEARTBEAT_BYTES, bucket_policy, lifecycle
 
 ARN = "arn:aws:s3:::b"
 
@@ -67,13 +66,60 @@ def test_access_lists_are_off_and_versions_are_kept_for_the_days_asked(mocked, s
     records = mocked.cluster(stack({"storage.noncurrent_days": 3}))
     assert records.one("BucketOwnershipControls").inputs["rule"] == {"objectOwnership": "BucketOwnerEnforced"}
     assert records.one("BucketVersioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
-    lifecycle = records.one("BucketLifecycleConfiguration")
-    (rule,) = lifecycle.inputs["rules"]
-    assert rule["status"] == "Enabled"
-    assert rule["noncurrentVersionExpiration"] == {"noncurrentDays": 3}
-    assert rule["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 1}
-    assert "expiration" not in rule, "a checkpoint must never expire"
-    assert records.one("BucketVersioning").urn in lifecycle.dependencies
+    configuration = records.one("BucketLifecycleConfiguration")
+    everything = configuration.inputs["rules"][0]
+    assert (everything["filter"], everything["status"]) == ({}, "Enabled")
+    assert everything["noncurrentVersionExpiration"] == {"noncurrentDays": 3}
+    assert everything["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 1}
+    assert records.one("BucketVersioning").urn in configuration.dependencies
+
+
+def _days(key, size, noncurrent_days=7):
+    """After how many days a replaced or deleted version goes: the shortest of the rules that fit it."""
+
+    def fits(rule):
+        limits = rule["filter"].get("and", {})
+        return (
+            key.startswith(limits.get("prefix", ""))
+            and size > limits.get("object_size_greater_than", -1)
+            and size < limits.get("object_size_less_than", size + 1)
+        )
+
+    rules = [rule for rule in lifecycle(noncurrent_days) if fits(rule)]
+    return min(rule["noncurrent_version_expiration"]["noncurrent_days"] for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("key", "size", "days"),
+    [
+        ("runs/r/checkpoints/step-000000050/rank0", 5 << 30, 1),
+        ("runs/r/control/members/i-1/beat", 20, 1),
+        ("runs/r/checkpoints/step-000000050/manifest.json", 2_000, 7),
+        ("runs/r/control/outcome.json", 200, 7),
+        ("datasets/text/shard-00000.bin", 5 << 30, 7),
+        ("bundles/0.tar", 5 << 20, 7),
+        ("fleet.json", 40, 7),
+    ],
+)
+def test_retired_checkpoints_are_not_paid_for_a_week_and_nothing_else_goes_early(key, size, days):
+    assert HEARTBEAT_BYTES < CHECKPOINT_BYTES
+    assert _days(key, size) == days
+
+
+def test_nothing_current_ever_expires():
+    for rule in lifecycle(7):
+        assert rule.get("expiration", {}).keys() <= {"expired_object_delete_marker"}, "a checkpoint must never expire"
+
+
+def test_the_rules_are_such_as_s3_takes():
+    """S3 refuses sizes beside delete markers (aws-cli#8239), and in `and` fewer than two conditions."""
+    rules = lifecycle(7)
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    assert [rule["id"] for rule in rules if "expiration" in rule] == ["forget-what-was-replaced"]
+    for rule in rules:
+        if conditions := rule["filter"].get("and"):
+            assert len(conditions) >= 2
+            assert not {"expiration", "abort_incomplete_multipart_upload"} & rule.keys()
 
 
 def test_nothing_is_put_in_before_the_bucket_is_closed_and_encrypted(mocked, stack):
@@ -96,7 +142,3 @@ def test_the_bundle_lies_at_the_key_that_user_data_names(mocked, stack, bundle):
     record = mocked.cluster(stack()).one("BucketObjectv2", "c1-bundle")
     assert record.inputs["key"] == bundle.key == f"bundles/{bundle.sha256}.tar"
     assert record.inputs["source"]["path"] == str(bundle.path)
-
-
-def test_components_and_trainer_agree_on_where_the_fleets_sizes_lie():
-    assert FLEET_KEY == layout.FLEET

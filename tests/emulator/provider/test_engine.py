@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from emulator import cloud
 from tools import environment, pulumi_cli
@@ -82,7 +83,11 @@ class Stack:
         return self.pulumi("refresh", "--yes", "--skip-preview")
 
     def set(self, name: str, value: str) -> None:
-        self.pulumi("config", "set", name, value)
+        """As `pulumi config set` would, without a process."""
+        file = self.folder / f"Pulumi.{self.name}.yaml"
+        content = (yaml.safe_load(file.read_text()) if file.exists() else None) or {}
+        content.setdefault("config", {})[name if ":" in name else f"demo:{name}"] = value
+        file.write_text(yaml.safe_dump(content))
 
     def exported(self) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self.pulumi("stack", "export"))

@@ -108,6 +108,19 @@ def test_an_image_is_the_same_each_time(deployment: Deployment) -> None:
     assert first == deployment.stand_in.invoke("aws:ec2/getAmi:getAmi", args)
 
 
+def test_an_image_asked_for_by_its_id_is_that_image_and_names_its_root_disk(
+    deployment: Deployment, without_cloud: Callable[..., StandIn]
+) -> None:
+    wanted = {"includeDeprecated": True, "filters": [{"name": "image-id", "values": ["ami-00000000000000000"]}]}
+    for stand_in in (deployment.stand_in, without_cloud()):
+        answer = stand_in.invoke("aws:ec2/getAmi:getAmi", wanted)
+        assert (answer["id"], answer["rootDeviceName"]) == ("ami-00000000000000000", "/dev/xvda")
+    known = deployment.stand_in.api({}).client("ec2").describe_images()["Images"][0]
+    found = {"filters": [{"name": "image-id", "values": [known["ImageId"]]}]}
+    answer = deployment.stand_in.invoke("aws:ec2/getAmi:getAmi", found)
+    assert (answer["id"], answer["rootDeviceName"]) == (known["ImageId"], known["RootDeviceName"])
+
+
 def test_an_unknown_function_is_named_with_the_known_ones(without_cloud: Callable[..., StandIn]) -> None:
     with pytest.raises(invokes.UnknownFunction, match=r"no function aws:sqs/getQueue:getQueue; it has getAmi, "):
         without_cloud().invoke("aws:sqs/getQueue:getQueue", {})
