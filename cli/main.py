@@ -6,11 +6,10 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from cli.errors import Refused
 
@@ -52,12 +51,16 @@ def down(stack: Stack = "local") -> None:
 def check(stack: Stack = "local") -> None:
     """Check a stack's file, without an account or the engine."""
     from cli.workspace import Workspace  # noqa: PLC0415
+    from components.cost import cost  # noqa: PLC0415
 
-    plan, warnings = Workspace(stack).plan()
+    workspace = Workspace(stack)
+    plan, warnings = workspace.plan()
     for warning in warnings:
         console.print(f"warning: {warning}", markup=False)
     nodes = f"{plan.fleet.desired} nodes of {plan.instance.name}, {plan.workers} workers each"
     console.print(f"{stack}: {nodes}, in {plan.spec.region}; run {plan.run.id}", markup=False)
+    if not workspace.local:
+        console.print(cost(plan).text(min(console.width, 120)), markup=False)
 
 
 @app.command()
@@ -113,34 +116,30 @@ def logs(
 @app.command()
 def catalog(
     cloud: Annotated[str, typer.Option(help="The cloud.")] = "aws",
-    region: Annotated[str, typer.Option(help="Only types that this region offers.")] = "",
+    region: Annotated[str, typer.Option(help="Only types that this region offers, with its prices.")] = "",
     gpu: Annotated[bool, typer.Option("--gpu", help="Only types with NVIDIA GPUs.")] = False,
+    efa: Annotated[bool, typer.Option("--efa", help="Only types with EFA.")] = False,
+    min_gpus: Annotated[int, typer.Option(help="Only types with that many GPUs.", min=0)] = 0,
+    min_gpu_memory: Annotated[float, typer.Option(help="Only types whose GPUs have that much, GiB.", min=0)] = 0,
+    min_memory: Annotated[float, typer.Option(help="Only types with that much memory, GiB.", min=0)] = 0,
+    purchase: Annotated[
+        Literal["on-demand", "spot", "capacity-block"], typer.Option(help="Only types sold so, with those prices.")
+    ] = "on-demand",
+    sort: Annotated[
+        Literal["type", "price", "gpus", "memory", "network"] | None,
+        typer.Option(help="Largest first; by price, cheapest first."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every fact and price.")] = False,
 ) -> None:
-    """List the instance types that a stack may name."""
-    from components.catalog import clouds, instance_types  # noqa: PLC0415
+    """List the instance types that a stack may name, and what they cost."""
+    from cli import catalog as listing  # noqa: PLC0415
 
-    if cloud not in clouds():
-        raise Refused(f"--cloud: there is no catalog of '{cloud}'. Known: {', '.join(clouds())}")
-    table = Table("type", "GPUs", "vCPUs", "memory", "network", "EFA", "NVMe", box=None, header_style="bold")
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for kind in instance_types(cloud).values():
-        if (region and region not in kind.regions) or (gpu and not kind.gpus):
-            continue
-        table.add_row(
-            kind.name,
-            f"{kind.accelerators} x {kind.accelerator} {kind.accelerator_memory_gib:g} GiB"
-            if kind.accelerators
-            else "",
-            str(kind.vcpus),
-            f"{kind.memory_gib:,.0f} GiB",
-            f"{kind.network_gbps:,g} Gbit/s",
-            str(kind.efa_interfaces or ""),
-            f"{kind.nvme_disks} x {kind.nvme_gb / kind.nvme_disks:,.0f} GB" if kind.nvme_disks else "",
-        )
-    if not table.row_count:
-        raise Refused("no instance type matches; list them all with `trainwright catalog`")
-    console.print(table)
+    wanted = listing.Filter(cloud, region, gpu, efa, min_gpus, min_gpu_memory, min_memory, purchase)
+    listed = listing.select(wanted, sort)
+    if as_json:
+        print(json.dumps(listing.as_json(listed, wanted), indent=2))
+    else:
+        console.print(listing.show(listed, wanted))
 
 
 @data.command()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from components.capacity import contradictions
+from components.egress import ENDPOINTS, needs, public_subnets
 from components.findings import Finding, Invalid, Severity, errors
+from components.node_checks import NODE_CHECKS
 from components.plan import Plan, decide
 from components.spec import NAME, Spec
 
@@ -13,17 +16,20 @@ LONGEST_NAME = 32
 """So that the longest name made of it (`<name>-<role>-<7 hex>`) fits IAM's 64 and S3's 63 characters."""
 
 
+LONGEST_TRUST = 1900
+"""Characters of ARNs in a role's trust policy: of IAM's 2,048, what the rest of the policy leaves."""
+
 MOST_TAGS = 40
 """AWS takes 50 on a resource; ours, and those that services add, need room."""
 
 
 def review(name: str, spec: Spec) -> tuple[Plan, list[Finding]]:
     """The plan of a cluster and the warnings about it. Raises `Invalid` with every error there is."""
-    findings = [*named(name), *tagged(spec), *zones(spec), *sizes(spec)]
+    findings = [*named(name), *(finding for check in SPEC_CHECKS for finding in check(spec))]
     try:
         plan = decide(name, spec)
     except Invalid as invalid:
-        raise Invalid([*findings, *invalid.findings]) from None
+        raise Invalid([*errors(findings), *invalid.findings]) from None
     for check in PLAN_CHECKS:
         findings.extend(check(plan))
     if refused := errors(findings):
@@ -79,12 +85,15 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
 def room(plan: Plan) -> Iterator[Finding]:
     """Each zone's subnet holds the whole fleet, since a zone may be the only one that has capacity."""
-    for subnet in plan.subnets:
-        if subnet.addresses < plan.fleet.max:
+    needed = plan.most_nodes * sum(nic.addresses for nic in plan.nics)
+    extra = plan.most_nodes - plan.fleet.max
+    replaced = f" and {extra} that replace spot nodes at risk" if extra else ""
+    for subnet in () if plan.spec.network.vpc else plan.subnets:
+        if subnet.addresses < needed:
             yield Finding(
                 "network.cidr",
                 f"{plan.spec.network.cidr} leaves {subnet.addresses} addresses in {subnet.zone}, "
-                f"too few for {plan.fleet.max} nodes",
+                f"too few for {plan.fleet.max} nodes{replaced}",
                 "Take a larger network, such as 10.0.0.0/16, or lower nodes.max",
             )
 
@@ -111,15 +120,131 @@ def shared_out(plan: Plan) -> Iterator[Finding]:
         )
 
 
-def one_zone(plan: Plan) -> Iterator[Finding]:
-    """Gangs that span zones pay for each gradient byte and wait for it (facts: skypilot#10056)."""
-    if len(plan.subnets) > 1:
+def brought(spec: Spec) -> Iterator[Finding]:
+    """A VPC of the user's own comes whole, and instead of one of ours."""
+    network = spec.network
+    given = {"subnets": network.subnets, "route_tables": network.route_tables}
+    if network.vpc is None:
+        for key in (key for key, ids in given.items() if ids):
+            yield Finding(f"network.{key}", "says nothing without network.vpc", "Name their VPC, or take it away")
+        return
+    if "cidr" in network.model_fields_set:
+        yield Finding("network.cidr", f"{network.vpc} has its own network already", "Take it away, or network.vpc")
+    if len(network.subnets) != len(network.zones):
         yield Finding(
-            "network.zones",
-            f"nodes will be spread over {len(plan.subnets)} zones, and gradients will cross them",
-            "Name one zone unless capacity matters more than speed",
+            "network.subnets",
+            f"{len(network.subnets)} subnets don't go with {len(network.zones)} zones",
+            "Name one for each zone, in the zones' order",
+        )
+    if not network.route_tables:
+        yield Finding(
+            "network.route_tables", "without them nodes don't reach the bucket", "Name the route tables of the subnets"
+        )
+    for key, ids in given.items():
+        if len(set(ids)) < len(ids):
+            yield Finding(f"network.{key}", "lists one twice", "List each once")
+    way_out = {
+        "bucket": "its DNS support is on",
+        "endpoints": "its DNS support and its DNS hostnames are on",
+        "nat": "its DNS support is on, and the route tables lead to a NAT gateway",
+    }
+    yield Finding(
+        "network.vpc",
+        f"what {network.vpc} is like can't be seen from here",
+        "Make sure that its subnets lie in network.zones, in that order, have room for nodes.max nodes, give out no "
+        "public addresses and are the cluster's alone, that no S3 gateway endpoint is in their route tables, and that "
+        f"{way_out[network.egress]}",
+        Severity.WARNING,
+    )
+
+
+def trusted(spec: Spec) -> Iterator[Finding]:
+    """Those who may take a role fit into its trust policy (IAM quotas: 2,048 characters)."""
+    for role in ("trainers", "operators", "auditors"):
+        length = sum(len(principal) + len('"",') for principal in getattr(spec.security, role))
+        if length > LONGEST_TRUST:
+            yield Finding(
+                f"security.{role}",
+                f"{len(getattr(spec.security, role))} ARNs are {length} characters, of at most {LONGEST_TRUST}",
+                "Name a role that they all may take, or fewer",
+            )
+
+
+def audited(spec: Spec) -> Iterator[Finding]:
+    """Production is audited; a record isn't locked for longer than it is kept; alarms reach somebody."""
+    audit = spec.audit
+    if not audit.enabled:
+        if spec.production:
+            yield Finding(
+                "audit.enabled",
+                "production is true, but nothing would record who did what",
+                "Set it to true, with audit.retention_days and audit.emails as your rules ask, or production to false",
+            )
+        elif idle := sorted(audit.model_fields_set - {"enabled"}):
+            yield Finding(
+                f"audit.{idle[0]}", "does nothing while audit.enabled is false", "Set that too", Severity.WARNING
+            )
+        return
+    if audit.lock_days > audit.retention_days:
+        yield Finding(
+            "audit.lock_days",
+            f"the record is locked for {audit.lock_days} days but kept for {audit.retention_days}",
+            f"Lower it to {audit.retention_days}, or raise audit.retention_days",
+        )
+    if audit.lock == "compliance":
+        yield Finding(
+            "audit.lock",
+            f"nobody, AWS included, can delete the record or shorten its lock for {audit.lock_days} days",
+            "Choose governance unless a rule asks for compliance",
             Severity.WARNING,
         )
+    if not audit.emails:
+        error = Severity.ERROR if audit.budget_usd else Severity.WARNING
+        yield Finding("audit.emails", "alarms would be heard by nobody", "Name who is to be told", error)
 
 
-PLAN_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (room, trainable, shared_out, one_zone)
+def way_out(spec: Spec) -> Iterator[Finding]:
+    """What the spec asks of services has a way out; else a node waits for an answer that can't come (facts: B8)."""
+    if spec.network.egress == "bucket":
+        for need in needs(spec):
+            yield Finding(
+                "network.egress",
+                f"nodes reach the bucket alone, but {need.path} needs {need.what} ({', '.join(need.services)})",
+                "Set it to endpoints or nat",
+            )
+
+
+def room_for_ways_out(plan: Plan) -> Iterator[Finding]:
+    """Interface endpoints take an address each in every subnet (PrivateLink guide); NAT gateways, a subnet a zone."""
+    network, needed = plan.spec.network, plan.most_nodes * sum(nic.addresses for nic in plan.nics)
+    if network.vpc:
+        return
+    if network.egress == "nat" and isinstance(public := public_subnets(plan), Finding):
+        yield public
+    for subnet in plan.subnets if network.egress == "endpoints" else ():
+        if needed <= subnet.addresses < needed + len(ENDPOINTS):
+            yield Finding(
+                "network.cidr",
+                f"{network.cidr} leaves {subnet.addresses} addresses in {subnet.zone}, too few for {plan.most_nodes} "
+                f"nodes and {len(ENDPOINTS)} endpoints",
+                "Take a larger network, such as 10.0.0.0/16, or lower nodes.max",
+            )
+
+
+SPEC_CHECKS: tuple[Callable[[Spec], Iterator[Finding]], ...] = (
+    tagged,
+    zones,
+    sizes,
+    brought,
+    trusted,
+    audited,
+    way_out,
+    contradictions,
+)
+PLAN_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
+    room,
+    trainable,
+    shared_out,
+    room_for_ways_out,
+    *NODE_CHECKS,
+)

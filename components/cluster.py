@@ -64,7 +64,7 @@ class TrainingCluster(pulumi.ComponentResource):
     def _declare_aws(self, plan: Plan) -> None:
         import pulumi_aws as aws  # noqa: PLC0415  a cluster on another cloud never loads it
 
-        from components.aws import fleet, network, security, storage  # noqa: PLC0415
+        from components.aws import alarms, audit, fleet, network, roles, security, storage  # noqa: PLC0415
 
         provider = self.get_provider("aws:index:Provider") or aws.Provider(
             f"{plan.name}-aws", region=plan.spec.region, opts=pulumi.ResourceOptions(parent=self)
@@ -81,5 +81,10 @@ class TrainingCluster(pulumi.ComponentResource):
         identity = security.declare_identity(plan, bucket.arn, key.arn, child)
         reachable = network.declare(plan, bucket.arn, child)
         objects = storage.declare_objects(plan, stored, bundle, child)
-        group = fleet.declare(plan, reachable, identity, bucket, bundle, key.arn, root_device, objects, child)
+        record = audit.declare(plan, bucket.arn, reachable, child) if plan.spec.audit.enabled else None
+        first = [*objects, *(record.ready if record else [])]
+        group = fleet.declare(plan, reachable, identity, bucket, bundle, key.arn, root_device, first, child)
+        if record:
+            alarms.declare(plan, record, reachable, group, bucket, child)
+        roles.declare(plan, bucket.arn, key.arn, group, identity, record, child)
         self.bucket, self.group, self.key_arn = bucket.bucket, group.name, key.arn

@@ -5,19 +5,29 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from components.capacity import Capacity, choose
 from components.catalog import InstanceType, find
+from components.fabric import PLAIN, Kind, Nic, layout
 from components.findings import Finding, Invalid
-from components.spec import Spec
+from components.spec import Nodes, Spec
 
 SMALLEST_SUBNET = 28
 """AWS takes subnets from /16 to /28 (VPC user guide, "Subnet sizing"); Alibaba Cloud from /16 to /29."""
 
 RESERVED_ADDRESSES = 5
 """Addresses that AWS keeps in each subnet (VPC user guide, "Subnet sizing"); Alibaba Cloud keeps four."""
+
+DRAIN_S = 120
+"""Seconds that a node which is to go gets first: what a spot node gets, and more than the agent's own grace."""
+
+REBALANCING = 0.1
+"""Share of a group that may run beyond its maximum while spot nodes at risk are replaced (Auto Scaling user guide,
+"Capacity Rebalancing")."""
 
 
 @dataclass(frozen=True)
@@ -58,30 +68,85 @@ class Plan:
     name: str
     spec: Spec
     instance: InstanceType
+    alternatives: tuple[InstanceType, ...]
+    nics: tuple[Nic, ...]
+    capacity: Capacity
     workers: int
     subnets: tuple[Subnet, ...]
     fleet: Fleet
     run: Run
     tags: Mapping[str, str]
 
+    @property
+    def types(self) -> tuple[tuple[str, InstanceType], ...]:
+        """Every type that a node may be of, by its path in the stack's file."""
+        others = ((f"nodes.alternatives.{index}", kind) for index, kind in enumerate(self.alternatives))
+        return ("nodes.type", self.instance), *others
+
+    @property
+    def efa(self) -> bool:
+        """Nodes talk over EFA."""
+        return any(nic.kind is not Kind.ENA for nic in self.nics)
+
+    @property
+    def placed(self) -> bool:
+        """Nodes share a cluster placement group: with EFA, where all types may, and never in a capacity block.
+
+        A block places its nodes itself, and EC2 refuses a group beside it (aws-parallelcluster#6311).
+        """
+        together = all(kind.cluster_placement for _, kind in self.types)
+        return self.efa and together and self.capacity.market != "capacity-block"
+
+    @property
+    def drain_s(self) -> int:
+        """Seconds a node is given before it is ended; none where it holds little and nobody takes it back."""
+        return DRAIN_S if self.efa or self.instance.accelerators or self.capacity.interruptible else 0
+
+    @property
+    def most_nodes(self) -> int:
+        """Nodes that may run at one time."""
+        extra = math.ceil(self.fleet.max * REBALANCING) if self.capacity.interruptible else 0
+        return self.fleet.max + extra
+
 
 def decide(name: str, spec: Spec) -> Plan:
     """The plan of a cluster. Raises `Invalid` with everything that keeps it from being planned."""
-    instance = find(spec.cloud, spec.nodes.type, spec.region, "nodes.type")
+    nodes = spec.nodes
+    instance = _find(spec, nodes.type, "nodes.type")
+    others = [_find(spec, kind, f"nodes.alternatives.{index}") for index, kind in enumerate(nodes.alternatives)]
+    nics = PLAIN if isinstance(instance, Finding) else interfaces(nodes, instance, "nodes.type")
     subnets = split(spec.network.cidr, spec.network.zones)
-    if isinstance(instance, Finding) or isinstance(subnets, Finding):
-        raise Invalid([finding for finding in (instance, subnets) if isinstance(finding, Finding)])
+    alternatives = tuple(found for found in others if not isinstance(found, Finding))
+    if (
+        isinstance(instance, Finding)
+        or isinstance(nics, Finding)
+        or isinstance(subnets, Finding)
+        or len(alternatives) < len(others)
+    ):
+        raise Invalid([found for found in (instance, *others, nics, subnets) if isinstance(found, Finding)])
     job = spec.job.model_dump(mode="json")
     return Plan(
         name=name,
         spec=spec,
         instance=instance,
+        alternatives=alternatives,
+        nics=nics,
+        capacity=choose(nodes),
         workers=max(1, instance.gpus),
         subnets=subnets,
-        fleet=Fleet(spec.nodes.min, spec.nodes.desired, spec.nodes.max or spec.nodes.desired),
+        fleet=Fleet(nodes.min, nodes.desired, nodes.max or nodes.desired),
         run=Run(run_id(job), job),
         tags={**spec.tags, "trainwright:cluster": name},
     )
+
+
+def _find(spec: Spec, name: str, path: str) -> InstanceType | Finding:
+    return find(spec.cloud, name, spec.region, path, spec.catalog.overrides)
+
+
+def interfaces(nodes: Nodes, instance: InstanceType, path: str) -> tuple[Nic, ...] | Finding:
+    """The network interfaces of a node of this type, with EFA unless `nodes` want none."""
+    return PLAIN if nodes.fabric == "tcp" else layout(instance, nodes.nic_layout, path)
 
 
 def split(cidr: str, zones: tuple[str, ...]) -> tuple[Subnet, ...] | Finding:

@@ -9,16 +9,22 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from components.catalog import Facts, Rates, faults, unpriceable
 from components.findings import Finding, Invalid, nearest
 
 NAME = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 IMAGE = r"^(ami-[0-9a-f]{8}([0-9a-f]{9})?|ssm:/[A-Za-z0-9_./-]+)$"
 REGION = r"^[a-z]{2}(-[a-z]+)+(-[0-9])?$"
+ID = "^{kind}-[0-9a-f]{{8}}([0-9a-f]{{9}})?$"
+PRINCIPAL = r"^arn:aws(-[a-z]+)*:(iam::[0-9]{12}:(user|role)|sts::[0-9]{12}:assumed-role)/[A-Za-z0-9_+=,.@/-]+$"
+"""Users, roles and sessions of roles, each by its own ARN: no account as a whole, and no wildcard."""
+EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
+RESERVATION = r"^(create|cr-[0-9a-f]{8}([0-9a-f]{9})?)$"
 
 REASONS = {
     "extra_forbidden": "there is no such key",
@@ -66,14 +72,34 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+Principal = Annotated[str, Field(pattern=PRINCIPAL, max_length=2048)]
+
+
 class Network(Part):
-    """Where nodes live: one VPC, a private subnet in each zone, no way in or out but the bucket's endpoint."""
+    """Where nodes live: one VPC, a private subnet in each zone, no way in, and out only as `egress` says."""
 
     cidr: Annotated[str, AfterValidator(_private_network)] = Field(
         "10.0.0.0/16", description="The VPC's IPv4 network, /16 to /28."
     )
     zones: tuple[str, ...] = Field(
         min_length=1, max_length=3, description="Availability zones, one private subnet each. Gangs train best in one."
+    )
+    egress: Literal["bucket", "endpoints", "nat"] = Field(
+        "bucket",
+        description="What nodes reach beyond themselves: `bucket`, the cluster's bucket alone; `endpoints`, also AWS's "
+        "services, by interface endpoints of the VPC's own; `nat`, the internet over HTTPS, by a NAT gateway a zone. "
+        "Of S3, it is the cluster's bucket alone in each.",
+    )
+    vpc: str | None = Field(
+        None,
+        pattern=ID.format(kind="vpc"),
+        description="A VPC that is there already, with `subnets` and `route_tables`, instead of `cidr`.",
+    )
+    subnets: tuple[Annotated[str, Field(pattern=ID.format(kind="subnet"))], ...] = Field(
+        (), max_length=3, description="Private subnets of `vpc`, for nodes of this cluster alone: one a zone, in order."
+    )
+    route_tables: tuple[Annotated[str, Field(pattern=ID.format(kind="rtb"))], ...] = Field(
+        (), max_length=3, description="Route tables of `subnets`, which the bucket's endpoint is added to."
     )
 
 
@@ -96,6 +122,35 @@ class Nodes(Part):
         max_length=255,
         description="The image's Python that has PyTorch.",
     )
+    capacity: Literal["on-demand", "spot", "mixed", "reserved", "capacity-block"] = Field(
+        "on-demand", description="How nodes are bought."
+    )
+    alternatives: tuple[str, ...] = Field(
+        (),
+        max_length=39,
+        description="Other types that will do, best first, for `spot` and `mixed`; alike in interfaces and GPUs.",
+    )
+    on_demand_base: int = Field(0, ge=0, le=1000, description="Nodes of a `mixed` fleet that are never spot.")
+    on_demand_share: int = Field(
+        0, ge=0, le=100, description="Percentage of a `mixed` fleet's nodes above that base that are not spot."
+    )
+    spot_strategy: Literal[
+        "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
+    ] = Field("price-capacity-optimized", description="Which spot pools nodes are taken from.")
+    reservation: str | None = Field(
+        None,
+        pattern=RESERVATION,
+        description="For `reserved` and `capacity-block`: the reservation's id, `cr-…`; or `create`, for `reserved`.",
+    )
+    fabric: Literal["auto", "tcp"] = Field("auto", description="`auto` is EFA where the type has it, else TCP.")
+    nic_layout: Literal["guide", "ip-saving"] = Field(
+        "guide",
+        description="Network interfaces of an EFA node: as the EC2 User Guide has them, an ENA one and EFA-only ones; "
+        "or `ip-saving`, one fewer, the first being both.",
+    )
+    confidential: Literal["none", "nitro-enclaves", "nitro-tpm", "sev-snp"] = Field(
+        "none", description="What guards memory or boot; the type, and for the last two the image, must have it."
+    )
     containers: bool = Field(False, description="Workers run in containers: lets instance metadata cross one more hop.")
     refresh: bool = Field(
         True, description="Replace running nodes when what they boot with changes (job, image, type, trainer)."
@@ -109,6 +164,55 @@ class Storage(Part):
         7,
         ge=1,
         description="Days that overwritten and deleted objects can be brought back; retired checkpoints, one day.",
+    )
+
+
+class Security(Part):
+    """Who may do what, and how connections to the bucket are made."""
+
+    tls: Annotated[Literal["1.2", "1.3"], BeforeValidator(str)] = Field(
+        "1.2", description="Least version of TLS that the buckets take; AWS itself takes nothing below 1.2."
+    )
+    trainers: tuple[Principal, ...] = Field(
+        (), max_length=20, description="ARNs of users and roles that may put datasets and read runs."
+    )
+    operators: tuple[Principal, ...] = Field(
+        (),
+        max_length=20,
+        description="ARNs of users and roles that may see and scale the group and open sessions on its nodes.",
+    )
+    auditors: tuple[Principal, ...] = Field(
+        (), max_length=20, description="ARNs of users and roles that may read trail, logs and configuration."
+    )
+
+
+class Audit(Part):
+    """The record of who did what, and alarms."""
+
+    enabled: bool = Field(
+        False,
+        description="Record API calls, with those on the bucket's objects, and network flows; encrypted and locked.",
+    )
+    retention_days: int = Field(365, ge=1, le=3653, description="Days that the record is kept.")
+    lock: Literal["governance", "compliance"] = Field(
+        "governance",
+        description="Who may delete the record early: `governance`, whoever holds the permission to bypass the lock; "
+        "`compliance`, nobody, not even the account's root user.",
+    )
+    lock_days: int = Field(90, ge=1, le=3653, description="Days that the record is locked; `retention_days` at most.")
+    budget_usd: float | None = Field(
+        None, gt=0, description="Monthly cost of the whole account, in US dollars, that `emails` are told of."
+    )
+    emails: tuple[Annotated[str, Field(pattern=EMAIL, max_length=254)], ...] = Field(
+        (), max_length=10, description="Who is told of alarms and of the budget; each confirms a first message."
+    )
+
+
+class Catalog(Part):
+    """Instance types as you know them better than the catalog does."""
+
+    overrides: dict[str, Facts] = Field(
+        default_factory=dict, description="Facts by instance type: what to change of a known one, or all of a new one."
     )
 
 
@@ -164,12 +268,20 @@ class Spec(Part):
     cloud: Literal["aws"] = Field("aws", description="The cloud that the cluster runs on.")
     region: str = Field(pattern=REGION, description="The cloud's region, such as us-west-2. There is no default.")
     production: bool = Field(
-        False, description="Protect what holds data (key, bucket) from deletion, and keep it when the stack goes."
+        False,
+        description="Protect what holds data or the audit record from deletion, and keep it when the stack goes. "
+        "Needs `audit.enabled`.",
     )
     tags: dict[str, str] = Field(default_factory=dict, description="Tags on everything that can carry them.")
     network: Network = Field(description="Where nodes live: `cidr`, `zones`.")
     nodes: Nodes = Field(description="The fleet: `type`, `image`, `desired` and more.")
     storage: Storage = Field(default_factory=Storage, description="The bucket.")
+    security: Security = Field(default_factory=Security, description="Roles of people, and the bucket's TLS.")
+    audit: Audit = Field(default_factory=Audit, description="The record of who did what, alarms and a budget.")
+    catalog: Catalog = Field(default_factory=Catalog, description="Changes to the catalog of instance types.")
+    prices: dict[str, Rates] = Field(
+        default_factory=dict, description="Your prices by instance type, where the catalog has none or another."
+    )
     job: Job = Field(description="The training job: `name`, `dataset`, `steps` and more.")
 
 
@@ -190,9 +302,13 @@ def _decoded(value: str) -> Any:
 def parse(values: Mapping[str, Any]) -> Spec:
     """The spec in a stack's values (keys without their `trainwright:`). Raises `Invalid` with every error there is."""
     try:
-        return Spec.model_validate(values)
+        spec = Spec.model_validate(values)
     except ValidationError as error:
         raise Invalid([_finding(detail) for detail in error.errors()]) from None
+    overrides = spec.catalog.overrides
+    if wrong := [*faults(spec.cloud, overrides), *unpriceable(spec.cloud, spec.prices, overrides)]:
+        raise Invalid(wrong)
+    return spec
 
 
 def _finding(detail: ErrorDetails) -> Finding:
@@ -221,8 +337,11 @@ def _shortened(text: str) -> str:
 def _model(path: Sequence[int | str]) -> type[BaseModel] | None:
     """The model that stands at `path`, or None where the path leads to a plain value."""
     model: type[BaseModel] | None = Spec
-    for part in path:
+    parts = iter(path)
+    for part in parts:
         field = model.model_fields.get(str(part)) if model else None
+        if field and get_origin(field.annotation) is dict:
+            next(parts, None)  # the name of an entry
         options = (field.annotation, *get_args(field.annotation)) if field else ()
         model = next((option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), None)
     return model

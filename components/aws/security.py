@@ -1,4 +1,4 @@
-"""The data key and the nodes' identity. Policies are pure functions, so that tests can hold them to what they grant."""
+"""Keys and the nodes' identity. Policies are pure functions, so that tests can hold them to what they grant."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ Document = dict[str, Any]
 class Identity:
     """What the fleet needs to give its nodes their role."""
 
+    role: aws.iam.Role
     profile_arn: pulumi.Output[str]
     ready: list[pulumi.Resource]
     """What must be there before a node can use its role."""
@@ -46,13 +47,7 @@ def key_policy(region: str, account: str) -> Document:
         "Condition": {"StringEquals": {"kms:CallerAccount": account, "aws:PrincipalArn": role}},
     }
     return document(
-        {
-            "Sid": "Account",
-            "Effect": "Allow",
-            "Principal": {"AWS": f"{arn}:root"},
-            "Action": "kms:*",
-            "Resource": "*",
-        },
+        _governed_by(f"{arn}:root"),
         {
             "Sid": "AutoScalingUses",
             **auto_scaling,
@@ -67,11 +62,71 @@ def key_policy(region: str, account: str) -> Document:
     )
 
 
+def logs_key_policy(name: str, region: str, account_id: str, trail: str) -> Document:
+    """The logs key's policy: the account governs it, and AWS's services write the cluster's own record and alarms.
+
+    Sources: CloudTrail user guide, "Configure AWS KMS key policies for CloudTrail"; CloudWatch Logs user guide,
+    "Encrypt log data in CloudWatch Logs using AWS KMS"; AWS re:Post, "How can I configure a CloudWatch alarm to use an
+    encrypted SNS topic?", and for its `aws:SourceAccount` aws/modern-data-architecture-accelerator,
+    `grantCloudWatchAlarmsTopicAccess`.
+    """
+    part = partition(region)
+    trails = f"arn:{part}:cloudtrail:*:{account_id}:trail/*"
+    groups = f"arn:{part}:logs:{region}:{account_id}:log-group:{name}-*"
+    return document(
+        _governed_by(f"arn:{part}:iam::{account_id}:root"),
+        {
+            "Sid": "TrailEncrypts",
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudtrail.amazonaws.com"},
+            "Action": "kms:GenerateDataKey*",
+            "Resource": "*",
+            "Condition": {
+                "StringEquals": {"aws:SourceArn": trail},
+                "StringLike": {"kms:EncryptionContext:aws:cloudtrail:arn": trails},
+            },
+        },
+        {
+            "Sid": "TrailDescribes",
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudtrail.amazonaws.com"},
+            "Action": "kms:DescribeKey",
+            "Resource": "*",
+            "Condition": {"StringEquals": {"aws:SourceArn": trail}},
+        },
+        {
+            "Sid": "LogGroupsUse",
+            "Effect": "Allow",
+            "Principal": {"Service": f"logs.{region}.amazonaws.com"},
+            "Action": ["kms:Encrypt*", "kms:Decrypt*", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
+            "Resource": "*",
+            "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+        },
+        {
+            "Sid": "AlarmsUse",
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudwatch.amazonaws.com"},
+            "Action": ["kms:Decrypt", "kms:GenerateDataKey*"],
+            "Resource": "*",
+            "Condition": {"StringEquals": {"aws:SourceAccount": account_id}},
+        },
+    )
+
+
+def _governed_by(root: str) -> Document:
+    """The account governs the key: without this, an error in a policy locks it to everyone (terraform-aws-kms#14)."""
+    return {"Sid": "Account", "Effect": "Allow", "Principal": {"AWS": root}, "Action": "kms:*", "Resource": "*"}
+
+
+def service_trust(service: str, condition: Document | None = None) -> Document:
+    """Only the service takes the role, where it can say so for the condition's account and resource only."""
+    trust: Document = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    return document({**trust, "Condition": condition} if condition else trust)
+
+
 def node_trust() -> Document:
     """Only instances take the nodes' role."""
-    return document(
-        {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"},
-    )
+    return service_trust("ec2.amazonaws.com")
 
 
 def node_policy(bucket_arn: str, key_arn: str) -> Document:
@@ -115,18 +170,32 @@ def node_policy(bucket_arn: str, key_arn: str) -> Document:
 
 def declare_key(plan: Plan, child: pulumi.ResourceOptions) -> aws.kms.Key:
     """Declare the customer key that encrypts bucket and disks."""
-    account = aws.get_caller_identity_output(opts=asking(child))
+    policy = account(child).apply(lambda account_id: json.dumps(key_policy(plan.spec.region, account_id)))
+    return _key(plan, "data", f"Data of cluster {plan.name}", policy, child)
+
+
+def declare_logs_key(plan: Plan, trail_arn: pulumi.Output[str], child: pulumi.ResourceOptions) -> aws.kms.Key:
+    """Declare the customer key that encrypts the record of what was done, and alarms; no node may use it."""
+    policy = pulumi.Output.all(account(child), trail_arn).apply(
+        lambda given: json.dumps(logs_key_policy(plan.name, plan.spec.region, *given))
+    )
+    return _key(plan, "logs", f"Audit record of cluster {plan.name}", policy, child)
+
+
+def _key(
+    plan: Plan, purpose: str, description: str, policy: pulumi.Output[str], child: pulumi.ResourceOptions
+) -> aws.kms.Key:
     key = aws.kms.Key(
-        f"{plan.name}-data",
-        description=f"Data of cluster {plan.name}",
+        f"{plan.name}-{purpose}",
+        description=description,
         enable_key_rotation=True,
         deletion_window_in_days=30 if plan.spec.production else 7,
-        policy=account.account_id.apply(lambda account_id: json.dumps(key_policy(plan.spec.region, account_id))),
+        policy=policy,
         tags=dict(plan.tags),
         opts=kept(plan, child),
     )
     # The provider names it, as `alias/<name>-<7 hex>` (pulumi-aws#1445): a fixed name is taken once in an account.
-    aws.kms.Alias(f"{plan.name}-data", target_key_id=key.key_id, opts=child)
+    aws.kms.Alias(f"{plan.name}-{purpose}", target_key_id=key.key_id, opts=child)
     return key
 
 
@@ -149,7 +218,7 @@ def declare_identity(
         opts=child,
     )
     profile = aws.iam.InstanceProfile(f"{name}-node", role=role.name, tags=tags, opts=child)
-    return Identity(profile.arn, [policy])
+    return Identity(role, profile.arn, [policy])
 
 
 def kept(plan: Plan, child: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
@@ -161,6 +230,12 @@ def kept(plan: Plan, child: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
 def asking(child: pulumi.ResourceOptions) -> pulumi.InvokeOptions:
     """Options of a look-up, made with the provider of the resources that have the options `child`."""
     return pulumi.InvokeOptions(parent=child.parent, provider=child.provider)
+
+
+def account(child: pulumi.ResourceOptions) -> pulumi.Output[str]:
+    """Id of the account that the resources with the options `child` are in."""
+    found: pulumi.Output[str] = aws.get_caller_identity_output(opts=asking(child)).account_id
+    return found
 
 
 def document(*statements: Document) -> Document:

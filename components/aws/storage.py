@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws as aws
 
 from components import layout
-from components.aws.security import Document, document, kept
+from components.aws.security import Document, account, document, kept
 from components.bundle import Bundle
 from components.plan import Plan
 
@@ -28,16 +28,50 @@ class Storage:
     ready: list[pulumi.Resource]
 
 
-def bucket_policy(arn: str) -> Document:
-    """Nothing without TLS, on the bucket and on all that is in it."""
+def bucket_policy(arn: str, tls: str = "1.2") -> Document:
+    """Nothing without TLS, on the bucket and on all that is in it, nor with a version of TLS below `tls`.
+
+    AWS itself takes nothing below 1.2, so that no statement has to say so (AWS Storage Blog, "Enforcing encryption in
+    transit with TLS1.2 or higher with Amazon S3"). From requests that AWS's services make themselves, such as
+    CloudTrail's, 1.3 can't be asked: they are exempt by `aws:PrincipalIsAWSService` (IAM user guide, "AWS global
+    condition context keys").
+    """
+    everything: Document = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": [arn, f"{arn}/*"]}
+    only_tls = {"Sid": "OnlyTls", **everything, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+    least = {
+        "Sid": "OnlyNewTls",
+        **everything,
+        "Condition": {
+            "NumericLessThan": {"s3:TlsVersion": tls},
+            "BoolIfExists": {"aws:PrincipalIsAWSService": "false"},
+        },
+    }
+    return document(only_tls, *([] if tls == "1.2" else [least]))
+
+
+def audit_bucket_policy(arn: str, tls: str, account_id: str, trail: str) -> Document:
+    """The audit bucket's: as any bucket's here, and the one trail writes its record of the account and reads the ACL.
+
+    Source: CloudTrail user guide, "Amazon S3 bucket policy for CloudTrail".
+    """
+    service: Document = {"Effect": "Allow", "Principal": {"Service": "cloudtrail.amazonaws.com"}}
     return document(
+        *bucket_policy(arn, tls)["Statement"],
         {
-            "Sid": "OnlyTls",
-            "Effect": "Deny",
-            "Principal": "*",
-            "Action": "s3:*",
-            "Resource": [arn, f"{arn}/*"],
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            "Sid": "TrailAsks",
+            **service,
+            "Action": "s3:GetBucketAcl",
+            "Resource": arn,
+            "Condition": {"StringEquals": {"aws:SourceArn": trail}},
+        },
+        {
+            "Sid": "TrailWrites",
+            **service,
+            "Action": "s3:PutObject",
+            "Resource": f"{arn}/AWSLogs/{account_id}/*",
+            "Condition": {
+                "StringEquals": {"s3:x-amz-acl": "bucket-owner-full-control", "aws:SourceArn": trail},
+            },
         },
     )
 
@@ -76,10 +110,79 @@ def lifecycle(noncurrent_days: int) -> list[aws.s3.BucketLifecycleConfigurationR
     ]
 
 
+def audit_lifecycle(retention_days: int) -> list[aws.s3.BucketLifecycleConfigurationRuleArgsDict]:
+    """The record goes after its days; a version that was deleted before goes as soon as its lock ends."""
+    return [
+        {
+            "id": "forget-what-is-old",
+            "status": "Enabled",
+            "filter": {},
+            "expiration": {"days": retention_days},
+            "noncurrent_version_expiration": {"noncurrent_days": 1},
+            "abort_incomplete_multipart_upload": {"days_after_initiation": 1},
+        }
+    ]
+
+
 def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.ResourceOptions) -> Storage:
     """Declare the bucket and all that governs it, which stays as long as the bucket does."""
     name, options = f"{plan.name}-data", kept(plan, child)
     bucket = aws.s3.Bucket(name, force_destroy=not plan.spec.production, tags=dict(plan.tags), opts=options)
+    tls = plan.spec.security.tls
+    policy = bucket.arn.apply(lambda arn: json.dumps(bucket_policy(arn, tls)))
+    # One data key for many objects: without it each heartbeat is a paid call to KMS.
+    ready = _govern(name, bucket, key_arn, policy, lifecycle(plan.spec.storage.noncurrent_days), True, options)
+    return Storage(bucket, ready)
+
+
+def declare_audit_bucket(plan: Plan, child: pulumi.ResourceOptions) -> aws.s3.Bucket:
+    """Declare the bucket of the audit record, whose objects can be locked; `lock` closes it."""
+    return aws.s3.Bucket(
+        f"{plan.name}-audit",
+        object_lock_enabled=True,
+        force_destroy=not plan.spec.production,
+        tags=dict(plan.tags),
+        opts=kept(plan, child),
+    )
+
+
+def lock(
+    plan: Plan,
+    bucket: aws.s3.Bucket,
+    key_arn: pulumi.Output[str],
+    trail_arn: pulumi.Output[str],
+    child: pulumi.ResourceOptions,
+) -> list[pulumi.Resource]:
+    """Declare all that governs the audit bucket. Returns what must be there before anything is written to it.
+
+    Each version that is written is locked by itself for the days asked (S3 user guide, "Locking objects with Object
+    Lock"). Bucket keys are off: with one, CloudTrail would have to be let decrypt (CloudTrail user guide, "Configure
+    AWS KMS key policies for CloudTrail").
+    """
+    name, options, spec = f"{plan.name}-audit", kept(plan, child), plan.spec
+    policy = pulumi.Output.all(bucket.arn, account(child), trail_arn).apply(
+        lambda given: json.dumps(audit_bucket_policy(given[0], spec.security.tls, given[1], given[2]))
+    )
+    ready = _govern(name, bucket, key_arn, policy, audit_lifecycle(spec.audit.retention_days), False, options)
+    retention = aws.s3.BucketObjectLockConfiguration(
+        name,
+        bucket=bucket.id,
+        rule={"default_retention": {"mode": spec.audit.lock.upper(), "days": spec.audit.lock_days}},
+        opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=ready)),
+    )
+    return [*ready, retention]
+
+
+def _govern(
+    name: str,
+    bucket: aws.s3.Bucket,
+    key_arn: pulumi.Output[str],
+    policy: pulumi.Output[str],
+    rules: list[aws.s3.BucketLifecycleConfigurationRuleArgsDict],
+    bucket_key: bool,
+    options: pulumi.ResourceOptions,
+) -> list[pulumi.Resource]:
+    """Close the bucket to the public, encrypt it, keep its versions, and let its policy and rules govern it."""
     closed = aws.s3.BucketPublicAccessBlock(
         name,
         bucket=bucket.id,
@@ -98,8 +201,7 @@ def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.Resour
         rules=[
             {
                 "apply_server_side_encryption_by_default": {"sse_algorithm": "aws:kms", "kms_master_key_id": key_arn},
-                # One data key for many objects: without it each heartbeat is a paid call to KMS.
-                "bucket_key_enabled": True,
+                "bucket_key_enabled": bucket_key,
             }
         ],
         opts=options,
@@ -107,16 +209,14 @@ def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.Resour
     versioning = aws.s3.BucketVersioning(
         name, bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=options
     )
-    policy = aws.s3.BucketPolicy(
-        name, bucket=bucket.id, policy=bucket.arn.apply(lambda arn: json.dumps(bucket_policy(arn))), opts=options
-    )
+    governed = aws.s3.BucketPolicy(name, bucket=bucket.id, policy=policy, opts=options)
     aws.s3.BucketLifecycleConfiguration(
         name,
         bucket=bucket.id,
-        rules=lifecycle(plan.spec.storage.noncurrent_days),
+        rules=rules,
         opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[versioning])),
     )
-    return Storage(bucket, [closed, encryption, versioning, policy])
+    return [closed, encryption, versioning, governed]
 
 
 def declare_objects(

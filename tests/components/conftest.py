@@ -27,6 +27,12 @@ CLUSTER = "trainwright:index:TrainingCluster"
 UNKNOWN = rpc.UNKNOWN
 ABSENT_IMAGE = "ami-00000000"
 """An image that the cloud doesn't have."""
+IMAGES = {
+    "ami-00000001": {"bootMode": "uefi", "tpmSupport": "v2.0"},
+    "ami-00000002": {"bootMode": "uefi-preferred"},
+    "ami-00000003": {"bootMode": "legacy-bios"},
+}
+"""Images that state how they boot, and whether for NitroTPM; others state neither."""
 
 STACK: dict[str, Any] = {
     "region": "us-west-2",
@@ -97,7 +103,7 @@ class _Outputs(pulumi.runtime.Mocks):
                 ((image,),) = (wanted["values"] for wanted in args.args["filters"] if wanted["name"] == "image-id")
                 if image == ABSENT_IMAGE:
                     raise LookupError("Your query returned no results. Please change your search criteria")
-                return {"rootDeviceName": f"/dev/root-of-{image}"}
+                return {"rootDeviceName": f"/dev/root-of-{image}", **IMAGES.get(image, {})}
         raise AssertionError(args.token)
 
 

@@ -42,6 +42,60 @@ CHILDREN = {
 }
 """Type and name of every child. They are API: changing one replaces a user's resource, and belongs in the changelog."""
 
+OF_NAT = {
+    ("aws:ec2/eip:Eip", "c1-nat-a"),
+    ("aws:ec2/internetGateway:InternetGateway", "c1-internet"),
+    ("aws:ec2/natGateway:NatGateway", "c1-nat-a"),
+    ("aws:ec2/route:Route", "c1-private-a"),
+    ("aws:ec2/route:Route", "c1-public"),
+    ("aws:ec2/routeTable:RouteTable", "c1-private-a"),
+    ("aws:ec2/routeTable:RouteTable", "c1-public"),
+    ("aws:ec2/routeTableAssociation:RouteTableAssociation", "c1-public-a"),
+    ("aws:ec2/subnet:Subnet", "c1-public-a"),
+    ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "c1-to-internet"),
+}
+OF_ENDPOINTS = {
+    ("aws:ec2/securityGroup:SecurityGroup", "c1-endpoints"),
+    ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "c1-to-endpoints"),
+    ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "c1-endpoints-from-nodes"),
+    *(
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", f"c1-{service}")
+        for service in (
+            *("ec2", "autoscaling", "kms", "sts", "ssm", "ssmmessages", "ec2messages", "logs", "monitoring"),
+        )
+    ),
+}
+OF_PEOPLE = {
+    ("aws:ssm/document:Document", "c1-sessions"),
+    ("aws:iam/rolePolicy:RolePolicy", "c1-sessions"),
+    *(("aws:iam/role:Role", f"c1-{role}") for role in ("trainer", "operator", "auditor")),
+    *(("aws:iam/rolePolicy:RolePolicy", f"c1-{role}") for role in ("trainer", "operator", "auditor")),
+}
+OF_AUDIT = {
+    ("aws:cloudtrail/trail:Trail", "c1-audit"),
+    ("aws:cloudwatch/dashboard:Dashboard", "c1"),
+    ("aws:cloudwatch/logGroup:LogGroup", "c1-flow"),
+    ("aws:cloudwatch/logGroup:LogGroup", "c1-trail"),
+    ("aws:cloudwatch/logMetricFilter:LogMetricFilter", "c1-key-disabled"),
+    ("aws:cloudwatch/logMetricFilter:LogMetricFilter", "c1-trail-changed"),
+    *(
+        ("aws:cloudwatch/metricAlarm:MetricAlarm", f"c1-{alarm}")
+        for alarm in ("idle", "key-disabled", "trail-changed", "unhealthy")
+    ),
+    ("aws:ec2/flowLog:FlowLog", "c1-flow"),
+    ("aws:iam/role:Role", "c1-flow"),
+    ("aws:iam/role:Role", "c1-trail"),
+    ("aws:iam/rolePolicy:RolePolicy", "c1-flow"),
+    ("aws:iam/rolePolicy:RolePolicy", "c1-trail"),
+    ("aws:kms/alias:Alias", "c1-logs"),
+    ("aws:kms/key:Key", "c1-logs"),
+    ("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", "c1-audit"),
+    *((kind, "c1-audit") for kind, name in CHILDREN if name == "c1-data" and kind.startswith("aws:s3/")),
+    ("aws:sns/topic:Topic", "c1-alarms"),
+    ("aws:sns/topicPolicy:TopicPolicy", "c1-alarms"),
+}
+"""What an option adds, in one zone; OF_PEOPLE with all three roles, OF_AUDIT without operators, budget and e-mails."""
+
 CARRY_NO_TAGS = {
     "pulumi:providers:aws",
     "aws:ec2/routeTableAssociation:RouteTableAssociation",
@@ -71,6 +125,27 @@ def test_each_zone_adds_its_subnet_and_changes_no_other_name(mocked, stack):
         ("aws:ec2/routeTableAssociation:RouteTableAssociation", "c1-private-c"),
     }
     assert more > CHILDREN
+
+
+ANYONE = ["arn:aws:iam::123456789012:role/anyone"]
+OPTIONS = {
+    "endpoints": ({"network.egress": "endpoints"}, OF_ENDPOINTS, set()),
+    "nat": ({"network.egress": "nat"}, OF_NAT, {("aws:ec2/routeTable:RouteTable", "c1-private")}),
+    "people": (
+        {
+            "network.egress": "endpoints",
+            **{f"security.{role}": ANYONE for role in ("trainers", "operators", "auditors")},
+        },
+        OF_ENDPOINTS | OF_PEOPLE,
+        set(),
+    ),
+    "audit": ({"audit.enabled": True}, OF_AUDIT, set()),
+}
+
+
+@pytest.mark.parametrize(("changes", "added", "gone"), OPTIONS.values(), ids=OPTIONS.keys())
+def test_an_option_adds_its_own_children_and_changes_no_other_name(mocked, stack, changes, added, gone):
+    assert {record.key for record in mocked.cluster(stack(changes)).children()} == (CHILDREN - gone) | added
 
 
 def test_children_hang_below_the_component_and_use_its_provider(mocked, stack):
@@ -117,25 +192,31 @@ def test_a_users_tag_cannot_pass_for_another_clusters(mocked, stack):
 @pytest.mark.parametrize("production", [False, True])
 def test_a_preview_of_what_does_not_exist_declares_the_same(mocked, stack, production):
     """Unknown outputs break nothing: the same children, no value made up from what isn't known."""
-    records = mocked.cluster(stack({"production": production}), preview=True)
-    assert {record.key for record in records.children()} == CHILDREN
+    changes = {"production": production, "audit.enabled": production}
+    records = mocked.cluster(stack(changes), preview=True)
+    assert {record.key for record in records.children()} == (CHILDREN | OF_AUDIT if production else CHILDREN)
     assert records.one("LaunchTemplate").inputs["userData"] == "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
     assert "userData" in records.one("LaunchTemplate").secrets
 
 
 def test_production_protects_and_keeps_what_holds_data_with_all_that_closes_it_and_nothing_else(mocked, stack):
     """A bucket that is kept without its settings would be kept open, in one version, and unencrypted."""
-    records = mocked.cluster(stack({"production": True}))
+    records = mocked.cluster(stack({"production": True, "audit.enabled": True}))
     kept = {record.key for record in records.children() if record.protect or record.retain_on_delete}
     assert kept == {
         ("aws:kms/key:Key", "c1-data"),
         *(key for key in CHILDREN if key[0].startswith("aws:s3/") and "bucketObject" not in key[0]),
+        # The record, and all that the trail needs to go on.
+        ("aws:kms/key:Key", "c1-logs"),
+        *(key for key in OF_AUDIT if key[0].startswith(("aws:s3/", "aws:cloudtrail/", "aws:cloudwatch/logGroup"))),
+        ("aws:iam/role:Role", "c1-trail"),
+        ("aws:iam/rolePolicy:RolePolicy", "c1-trail"),
     }
-    assert len(kept) == 8
+    assert len(kept) == 22
     for record in records.children():
         assert record.protect == record.retain_on_delete == (record.key in kept)
-    assert records.one("Bucket").inputs["forceDestroy"] is False
-    assert records.one("Key").inputs["deletionWindowInDays"] == 30
+    assert all(record.inputs["forceDestroy"] is False for record in records.of("Bucket"))
+    assert all(record.inputs["deletionWindowInDays"] == 30 for record in records.of("Key"))
 
 
 def test_outside_production_a_stack_can_be_destroyed_whole(mocked, stack):

@@ -33,7 +33,7 @@ WRONG = [
     ({"nodes.desired": 1001}, "nodes.desired: must be at most 1000, not 1001"),
     ({"nodes.desired": "two"}, "nodes.desired: must be a whole number, not 'two'"),
     ({"nodes.desired": 1.5}, "nodes.desired: must be a whole number, not 1.5"),
-    ({"nodes": []}, "nodes: must be a mapping with keys such as containers, desired, disk_gb, image"),
+    ({"nodes": []}, "nodes: must be a mapping with keys such as alternatives, capacity, confidential, containers"),
     (
         {"network.zones": []},
         "network.zones: is empty. Availability zones, one private subnet each. Gangs train best in one.",

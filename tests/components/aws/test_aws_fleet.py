@@ -3,9 +3,17 @@
 import base64
 import json
 
+import pulumi
 import pytest
 
+from components.aws import fleet
 from components.cluster import InvalidArgs
+from components.findings import Invalid
+from components.plan import DRAIN_S
+from trainer.node.workers import GRACE_S
+
+P4D = {"nodes.type": "p4d.24xlarge", "job.batch": 32}
+BLOCK = "cr-0123456789abcdef0"
 
 
 def _template(mocked, stack, **changes):
@@ -143,3 +151,206 @@ def test_no_node_starts_before_all_that_it_counts_on(mocked, stack):
 def test_the_group_spans_the_plans_subnets(mocked, stack):
     group = mocked.cluster(stack({"network.zones": ["us-west-2a", "us-west-2b"]})).one("Group").inputs
     assert group["vpcZoneIdentifiers"] == ["c1-private-a-id", "c1-private-b-id"]
+
+
+def test_n7_every_one_of_several_interfaces_has_the_security_group(mocked, stack):
+    template = mocked.cluster(stack(P4D)).one("LaunchTemplate").inputs
+    assert not {"vpcSecurityGroupIds", "securityGroupNames"} & template.keys()
+    assert len(template["networkInterfaces"]) == 5
+    assert all(nic["securityGroups"] == ["c1-nodes-id"] for nic in template["networkInterfaces"])
+    assert all(nic["deleteOnTermination"] == "true" for nic in template["networkInterfaces"])
+
+
+def test_n1_no_interface_has_a_public_address_and_only_the_first_says_so(mocked, stack):
+    """Of several interfaces none can have one; EC2 takes the word only of the first."""
+    first, *others = mocked.cluster(stack(P4D)).one("LaunchTemplate").inputs["networkInterfaces"]
+    assert first["associatePublicIpAddress"] == "false"
+    assert not any("associatePublicIpAddress" in nic for nic in others)
+
+
+def test_n3_the_template_has_the_plans_interfaces(mocked, stack):
+    nics = mocked.cluster(stack(P4D)).one("LaunchTemplate").inputs["networkInterfaces"]
+    assert [(nic["networkCardIndex"], nic["deviceIndex"], nic["interfaceType"]) for nic in nics] == [
+        (0, 0, "interface"),
+        (0, 1, "efa-only"),
+        (1, 0, "efa-only"),
+        (2, 0, "efa-only"),
+        (3, 0, "efa-only"),
+    ]
+
+
+def test_over_tcp_a_node_has_one_plain_interface(mocked, stack):
+    (interface,) = (
+        mocked.cluster(stack(P4D | {"nodes.fabric": "tcp"})).one("LaunchTemplate").inputs["networkInterfaces"]
+    )
+    assert interface.keys() == {"deviceIndex", "deleteOnTermination", "securityGroups", "associatePublicIpAddress"}
+
+
+def test_c10_nodes_with_efa_share_a_placement_group_that_goes_after_them(mocked, stack):
+    records = mocked.cluster(stack(P4D))
+    placement = records.one("PlacementGroup")
+    assert placement.inputs["strategy"] == "cluster"
+    assert records.one("Group").inputs["placementGroup"] == "c1-fabric-id"
+    assert placement.urn in records.one("Group").dependencies
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        P4D | {"nodes.fabric": "tcp"},
+        P4D | {"nodes.capacity": "capacity-block", "nodes.reservation": BLOCK},
+        P4D | {"catalog.overrides": {"p4d.24xlarge": {"cluster_placement": False}}},
+    ],
+    ids=["no EFA", "tcp", "capacity block", "a type that no group takes"],
+)
+def test_c1_c5_there_is_no_placement_group_where_none_is_wanted_or_borne(mocked, stack, changes):
+    records = mocked.cluster(stack(changes))
+    assert records.of("PlacementGroup") == []
+    assert "placementGroup" not in records.one("Group").inputs
+
+
+def test_on_demand_says_nothing_of_markets_and_reservations(mocked, stack):
+    records = mocked.cluster(stack())
+    wanted = {"instanceMarketOptions", "capacityReservationSpecification", "enclaveOptions", "cpuOptions"}
+    assert not wanted & records.one("LaunchTemplate").inputs.keys()
+    assert not {"mixedInstancesPolicy", "capacityRebalance"} & records.one("Group").inputs.keys()
+    assert records.of("LifecycleHook") == records.of("CapacityReservation") == []
+
+
+def test_spot_of_one_type_is_on_the_template_and_ends_with_its_instance(mocked, stack):
+    """Placement groups take no node that stops, and a persistent request would need one."""
+    records = mocked.cluster(stack({"nodes.capacity": "spot"}))
+    assert records.one("LaunchTemplate").inputs["instanceMarketOptions"] == {
+        "marketType": "spot",
+        "spotOptions": {"spotInstanceType": "one-time", "instanceInterruptionBehavior": "terminate"},
+    }
+    group = records.one("Group").inputs
+    assert group["launchTemplate"]["version"] == "7"
+    assert "mixedInstancesPolicy" not in group
+
+
+def test_spot_of_several_types_is_on_the_group_and_never_on_the_template_too(mocked, stack):
+    """A group that mixes refuses a template that asks for spot itself (kops#7066)."""
+    records = mocked.cluster(stack({"nodes.capacity": "spot", "nodes.alternatives": ["c6a.large"]}))
+    assert "instanceMarketOptions" not in records.one("LaunchTemplate").inputs
+    group = records.one("Group").inputs
+    assert "launchTemplate" not in group
+    distribution = group["mixedInstancesPolicy"]["instancesDistribution"]
+    assert (distribution["onDemandBaseCapacity"], distribution["onDemandPercentageAboveBaseCapacity"]) == (0, 0)
+
+
+def test_b13_a_mixed_group_names_a_version_by_number_and_its_types_in_order(mocked, stack):
+    changes = {"nodes.capacity": "mixed", "nodes.on_demand_base": 1, "nodes.on_demand_share": 25}
+    group = mocked.cluster(stack(changes | {"nodes.alternatives": ["c6a.large"]})).one("Group").inputs
+    assert group["mixedInstancesPolicy"] == {
+        "launchTemplate": {
+            "launchTemplateSpecification": {"launchTemplateId": "c1-node-id", "version": "7"},
+            "overrides": [{"instanceType": "m6a.large"}, {"instanceType": "c6a.large"}],
+        },
+        "instancesDistribution": {
+            "onDemandAllocationStrategy": "prioritized",
+            "onDemandBaseCapacity": 1,
+            "onDemandPercentageAboveBaseCapacity": 25,
+            "spotAllocationStrategy": "price-capacity-optimized",
+        },
+    }
+
+
+@pytest.mark.parametrize("changes", [{"nodes.capacity": "spot"}, {"nodes.capacity": "mixed"}], ids=str)
+def test_spot_nodes_at_risk_are_replaced_before_they_are_taken(mocked, stack, changes):
+    assert mocked.cluster(stack(changes)).one("Group").inputs["capacityRebalance"] is True
+
+
+def test_c3_a_reservation_that_is_there_is_named_by_the_template(mocked, stack):
+    records = mocked.cluster(stack({"nodes.capacity": "reserved", "nodes.reservation": BLOCK}))
+    target = {"capacityReservationTarget": {"capacityReservationId": BLOCK}}
+    assert records.one("LaunchTemplate").inputs["capacityReservationSpecification"] == target
+    assert records.of("CapacityReservation") == []
+
+
+def test_c3_a_reservation_that_is_made_fits_the_fleet_and_is_for_nobody_else(mocked, stack):
+    reserved = {"nodes.capacity": "reserved", "nodes.reservation": "create"}
+    records = mocked.cluster(stack(P4D | reserved))
+    made = dict(records.one("CapacityReservation").inputs)
+    assert made.pop("tags")["trainwright:cluster"] == "c1"
+    assert made == {
+        "instanceType": "p4d.24xlarge",
+        "instancePlatform": "Linux/UNIX",
+        "availabilityZone": "us-west-2a",
+        "instanceCount": 4,
+        "instanceMatchCriteria": "targeted",
+        "endDateType": "unlimited",
+        "placementGroupArn": "arn:aws:mock::123456789012:c1-fabric",
+    }
+    target = {"capacityReservationTarget": {"capacityReservationId": "c1-nodes-id"}}
+    assert records.one("LaunchTemplate").inputs["capacityReservationSpecification"] == target
+    assert "instanceMarketOptions" not in records.one("LaunchTemplate").inputs
+
+
+def test_c1_c2_a_capacity_block_is_a_market_of_its_own_without_options_of_others(mocked, stack):
+    """A block's id without its market is refused (terraform-aws-ec2-instance#383)."""
+    records = mocked.cluster(stack(P4D | {"nodes.capacity": "capacity-block", "nodes.reservation": BLOCK}))
+    template, group = records.one("LaunchTemplate").inputs, records.one("Group").inputs
+    assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    target = {"capacityReservationTarget": {"capacityReservationId": BLOCK}}
+    assert template["capacityReservationSpecification"] == target
+    assert not {"mixedInstancesPolicy", "capacityRebalance", "placementGroup"} & group.keys()
+
+
+@pytest.mark.parametrize("changes", [{"nodes.capacity": "spot"}, P4D], ids=["spot", "GPUs"])
+def test_a_node_that_is_to_go_gets_time_and_no_more(mocked, stack, changes):
+    """Nobody may ever answer the hook, so its time is short, and at its end the node goes."""
+    records = mocked.cluster(stack(changes))
+    hook = records.one("LifecycleHook").inputs
+    assert hook == {
+        "autoscalingGroupName": "c1-nodes",
+        "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+        "heartbeatTimeout": DRAIN_S,
+        "defaultResult": "CONTINUE",
+    }
+    assert 30 <= DRAIN_S <= 120, "EC2 takes spot nodes after two minutes, and no hook is shorter than half of one"
+
+
+def test_a_node_has_time_for_the_agents_own_grace():
+    assert GRACE_S <= DRAIN_S
+
+
+def test_enclaves_and_encrypted_memory_are_asked_for_on_the_template(mocked, stack):
+    enclaves = {"nodes.type": "m6a.4xlarge", "nodes.confidential": "nitro-enclaves"}
+    assert mocked.cluster(stack(enclaves)).one("LaunchTemplate").inputs["enclaveOptions"] == {"enabled": True}
+    encrypted = {"nodes.image": "ami-00000002", "nodes.confidential": "sev-snp"}
+    assert mocked.cluster(stack(encrypted)).one("LaunchTemplate").inputs["cpuOptions"] == {"amdSevSnp": "enabled"}
+
+
+@pytest.mark.parametrize(
+    ("image", "guard", "fault"),
+    [
+        ("ami-00000001", "nitro-tpm", ""),
+        ("ami-00000001", "sev-snp", ""),
+        ("ami-00000002", "sev-snp", ""),
+        ("ami-00000003", "nitro-enclaves", ""),
+        ("ami-00000003", "none", ""),
+        ("ami-00000002", "nitro-tpm", "ami-00000002 wasn't registered with NitroTPM, which nitro-tpm needs"),
+        ("ami-00000003", "nitro-tpm", "ami-00000003 doesn't boot by UEFI, which nitro-tpm needs"),
+        ("ami-00000004", "sev-snp", "ami-00000004 doesn't boot by UEFI, which sev-snp needs"),
+    ],
+)
+def test_an_image_that_cannot_be_guarded_is_refused_before_anything_is_declared(mocked, image, guard, fault):
+    """EC2 would launch it all the same, without a TPM."""
+    found = []
+
+    def look():
+        try:
+            modes = ("legacy-bios", "uefi")
+            found.append(fleet.find_root_device(image, pulumi.InvokeOptions(), guard, modes))
+        except Invalid as invalid:
+            found.append(str(invalid))
+
+    mocked.declare(look)
+    assert found == ([f"nodes.image: {fault}. Choose another"] if fault else [f"/dev/root-of-{image}"])
+
+
+def test_an_image_that_states_no_mode_boots_by_uefi_on_types_that_know_no_other():
+    assert fleet.unguarded("", "v2.0", "nitro-tpm", ("uefi",)) == ""
+    assert fleet.unguarded("", "v2.0", "nitro-tpm", ("legacy-bios", "uefi")) != ""

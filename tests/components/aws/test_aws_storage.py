@@ -5,6 +5,7 @@ import json
 import pytest
 
 from components.aws.storage import CHECKPOINT_BYTES, HEARTBEAT_BYTES, bucket_policy, lifecycle
+from tests.components.aws.policies import denies
 
 ARN = "arn:aws:s3:::b"
 
@@ -26,6 +27,30 @@ def refuses_plain_http(document, arn):
 
 def test_k4_without_tls_nothing_reaches_bucket_or_objects():
     assert refuses_plain_http(bucket_policy(ARN), ARN)
+
+
+@pytest.mark.parametrize(
+    ("tls", "context", "denied"),
+    [
+        ("1.2", {"aws:SecureTransport": "true", "s3:TlsVersion": "1.2"}, False),
+        ("1.3", {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3"}, False),
+        ("1.3", {"aws:SecureTransport": "true", "s3:TlsVersion": "1.2"}, True),
+        ("1.3", {"s3:TlsVersion": "1.2", "aws:PrincipalIsAWSService": "false"}, True),
+        ("1.3", {"s3:TlsVersion": "1.2", "aws:PrincipalIsAWSService": "true"}, False),
+        ("1.3", {"aws:SecureTransport": "false"}, True),
+    ],
+)
+def test_k4_tls_is_as_new_as_asked_but_for_awss_own_services(tls, context, denied):
+    for action, resource in (("s3:GetObject", f"{ARN}/runs/r/x"), ("s3:ListBucket", ARN)):
+        assert denies(bucket_policy(ARN, tls), action, resource, context) is denied
+
+
+@pytest.mark.parametrize("given", ["1.3", 1.3])
+def test_new_tls_is_asked_for_by_the_stacks_file(mocked, stack, given):
+    """YAML reads 1.3 as a number."""
+    policy = json.loads(mocked.cluster(stack({"security.tls": given})).one("BucketPolicy").inputs["policy"])
+    assert policy == bucket_policy("arn:aws:s3:::c1-data-1a2b3c4", "1.3")
+    assert refuses_plain_http(policy, "arn:aws:s3:::c1-data-1a2b3c4")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""`trainwright catalog`: the instance types that a stack may name, filtered, sorted, with what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from cli.errors import Refused
+from components.catalog import PURCHASES, InstanceType, Price, clouds, instance_types, price, price_table
+from components.findings import nearest
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which types are listed. Memory in GiB; `purchase` is also that of the prices shown."""
+
+    cloud: str = "aws"
+    region: str = ""
+    gpu: bool = False
+    efa: bool = False
+    min_gpus: int = 0
+    min_gpu_memory: float = 0
+    min_memory: float = 0
+    purchase: str = "on-demand"
+
+    def takes(self, kind: InstanceType) -> bool:
+        """Whether the type is listed."""
+        return (
+            (not self.region or self.region in kind.regions)
+            and (kind.gpus > 0 or not (self.gpu or self.min_gpus or self.min_gpu_memory))
+            and (kind.efa_interfaces > 0 or not self.efa)
+            and kind.gpus >= self.min_gpus
+            and (kind.accelerator_memory_gib >= self.min_gpu_memory)
+            and kind.memory_gib >= self.min_memory
+            and self.purchase in kind.usage_classes
+        )
+
+    def price(self, kind: InstanceType) -> Price | None:
+        """The type's price in the region; without a region, in the cheapest one that has a price with a source."""
+        if self.region:
+            return price(self.cloud, kind.name, self.region, self.purchase)
+        known = [
+            found
+            for found in price_table(self.cloud).values()
+            if (found.type, found.purchase) == (kind.name, self.purchase)
+        ]
+        return min(known, key=lambda found: found.low, default=None)
+
+
+Listed = list[tuple[InstanceType, Price | None]]
+
+KEYS: dict[str, Callable[[tuple[InstanceType, Price | None]], float | str]] = {
+    "type": lambda listed: listed[0].name,
+    "price": lambda listed: listed[1].low if listed[1] else float("inf"),
+    "gpus": lambda listed: -listed[0].gpus,
+    "memory": lambda listed: -listed[0].memory_gib,
+    "network": lambda listed: -listed[0].network_gbps,
+}
+"""What the list can be sorted by: names from A to Z, prices from the cheapest, all else from the largest."""
+
+
+def select(wanted: Filter, sort: str | None = None) -> Listed:
+    """The types that a filter takes, each with its price. Raises `Refused` where there is none."""
+    if wanted.cloud not in clouds():
+        raise Refused(f"--cloud: there is no catalog of '{wanted.cloud}'. {nearest(wanted.cloud, clouds())}")
+    kinds = instance_types(wanted.cloud).values()
+    regions = {region for kind in kinds for region in kind.regions}
+    if wanted.region and wanted.region not in regions:
+        raise Refused(f"--region: no type is offered in '{wanted.region}'. {nearest(wanted.region, regions)}")
+    found: Listed = [(kind, wanted.price(kind)) for kind in kinds if wanted.takes(kind)]
+    if not found:
+        raise Refused("no instance type matches; list them all with `trainwright catalog`")
+    return sorted(found, key=KEYS[sort]) if sort else found
+
+
+def as_json(listed: Listed, wanted: Filter) -> list[dict[str, Any]]:
+    """Every fact of the types, with every price that has a source (of the region, where one is asked for)."""
+    table = price_table(wanted.cloud).values()
+
+    def prices(kind: InstanceType) -> Iterable[Price | None]:
+        if wanted.region:
+            return (price(wanted.cloud, kind.name, wanted.region, purchase) for purchase in PURCHASES)
+        return (found for found in table if found.type == kind.name)
+
+    return [{**asdict(kind), "prices": [asdict(found) for found in prices(kind) if found]} for kind, _ in listed]
+
+
+def show(listed: Listed, wanted: Filter) -> Group:
+    """The list as a table that fits 80 columns, and what its prices are."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("type", no_wrap=True)
+    table.add_column("accelerators")  # the one that gives way where columns are few
+    for name in ("vCPUs", "GiB", "Gbit/s", "EFA", "TB", "USD/h"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for kind, found in listed:
+        table.add_row(
+            kind.name,
+            _accelerators(kind),
+            str(kind.vcpus),
+            f"{kind.memory_gib:,.0f}",
+            f"{kind.network_gbps:,g}",
+            str(kind.efa_interfaces or ""),
+            f"{kind.nvme_gb / 1000:.1f}" if kind.nvme_gb else "",
+            _usd(found.low) if found else "?",
+        )
+    where = f"in {wanted.region}" if wanted.region else "in the cheapest region known"
+    low = ", in its cheapest zone" if wanted.purchase == "spot" else ""
+    dates = sorted({found.date for _, found in listed if found})
+    dated = f"; prices as of: {', '.join(dates)}" if dates else ""
+    note = f"GiB: memory. TB: local NVMe. USD/h: {wanted.purchase} {where}{low}; ?: no price with a source{dated}."
+    return Group(table, Text(""), Text(note, style="dim"))
+
+
+def _accelerators(kind: InstanceType) -> str:
+    memory = f"{kind.accelerator_memory_gib:.3g} GiB"
+    return f"{kind.accelerators} x {memory} {kind.accelerator}" if kind.accelerators else ""
+
+
+def _usd(value: float) -> str:
+    return f"{value:,.2f}" if value >= 1 else f"{value:.4f}"

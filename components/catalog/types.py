@@ -1,0 +1,124 @@
+"""Instance types: what a cloud states of each, from a dated table beside this file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+TABLES = {"aws": "aws.csv"}
+"""The table of each cloud."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceType:
+    """An instance type. Memory in GiB, NVMe in GB, network in Gbit/s; `regions` where it was seen on offer.
+
+    What has a default here is what a type may lack. The facts are those of EC2's DescribeInstanceTypes.
+    """
+
+    name: str
+    vcpus: int
+    memory_gib: float
+    accelerator: str = ""
+    accelerator_kind: str = ""  # gpu, neuron, fpga or nothing
+    accelerators: int = 0
+    accelerator_memory_gib: float = 0
+    network_gbps: float
+    network_cards: int = 1
+    interfaces_per_card: int
+    efa_interfaces: int = 0
+    efa_first_card: int = 0  # cards below it take no EFA: card 0 of p6-b300 is ENA only
+    ipv4_per_interface: int
+    cluster_placement: bool
+    usage_classes: tuple[str, ...]  # on-demand, spot, capacity-block
+    boot_modes: tuple[str, ...]  # legacy-bios, uefi
+    nitro_tpm: bool = False
+    nitro_enclaves: bool = False
+    sev_snp: bool = False
+    bare_metal: bool = False
+    ebs_mbps: int
+    ebs_attachments: int
+    nvme_gb: int = 0
+    nvme_disks: int = 0
+    architecture: str
+    regions: tuple[str, ...]
+    source: str
+
+    @property
+    def gpus(self) -> int:
+        """NVIDIA GPUs; each gets one worker."""
+        return self.accelerators if self.accelerator_kind == "gpu" else 0
+
+    @property
+    def max_interfaces(self) -> int:
+        """Network interfaces that an instance takes, over all cards."""
+        return self.network_cards * self.interfaces_per_card
+
+
+def contradictions(kind: InstanceType) -> Iterator[str]:
+    """What can't be true, or not together, of one type, in words."""
+    for key in ("usage_classes", "boot_modes", "regions"):
+        if not getattr(kind, key):
+            yield f"{key} must name at least one"
+    if bool(kind.accelerators) != bool(kind.accelerator_kind) or bool(kind.accelerators) != bool(kind.accelerator):
+        yield "accelerators, accelerator and accelerator_kind must be given together"
+    if bool(kind.nvme_disks) != bool(kind.nvme_gb):
+        yield "nvme_disks and nvme_gb must be given together"
+    cards = kind.network_cards - kind.efa_first_card
+    if kind.efa_interfaces > cards:  # EC2 user guide, "EFA limitations": one EFA per network card
+        yield f"{kind.efa_interfaces} EFA interfaces can't lie on {cards} network cards, one on each"
+    if kind.nitro_tpm and "uefi" not in kind.boot_modes:  # EC2 user guide, "NitroTPM prerequisites"
+        yield "nitro_tpm needs the boot mode uefi"
+    if kind.sev_snp and kind.architecture != "x86_64":
+        yield "sev_snp is a feature of x86_64"
+
+
+@cache
+def instance_types(cloud: str) -> dict[str, InstanceType]:
+    """Every instance type of a cloud, by name."""
+    return {row["type"]: _instance_type(row) for row in rows(TABLES[cloud])}
+
+
+def rows(table: str) -> Iterator[dict[str, str]]:
+    """The rows of a table beside this file, without its comments."""
+    text = files("components.catalog").joinpath(table).read_text(encoding="utf-8")
+    yield from csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+
+
+def _instance_type(row: dict[str, str]) -> InstanceType:
+    return InstanceType(
+        name=row["type"],
+        vcpus=int(row["vcpus"]),
+        memory_gib=float(row["memory_gib"]),
+        accelerator=row["accelerator"],
+        accelerator_kind=row["accelerator_kind"],
+        accelerators=int(row["accelerators"]),
+        accelerator_memory_gib=float(row["accelerator_memory_gib"]),
+        network_gbps=float(row["network_gbps"]),
+        network_cards=int(row["network_cards"]),
+        interfaces_per_card=int(row["interfaces_per_card"]),
+        efa_interfaces=int(row["efa_interfaces"]),
+        efa_first_card=int(row["efa_first_card"]),
+        ipv4_per_interface=int(row["ipv4_per_interface"]),
+        cluster_placement=_yes(row["cluster_placement"]),
+        usage_classes=tuple(row["usage_classes"].split()),
+        boot_modes=tuple(row["boot_modes"].split()),
+        nitro_tpm=_yes(row["nitro_tpm"]),
+        nitro_enclaves=_yes(row["nitro_enclaves"]),
+        sev_snp=_yes(row["sev_snp"]),
+        bare_metal=_yes(row["bare_metal"]),
+        ebs_mbps=int(row["ebs_mbps"]),
+        ebs_attachments=int(row["ebs_attachments"]),
+        nvme_gb=int(row["nvme_gb"]),
+        nvme_disks=int(row["nvme_disks"]),
+        architecture=row["architecture"],
+        regions=tuple(row["regions"].split()),
+        source=row["source"],
+    )
+
+
+def _yes(word: str) -> bool:
+    return {"yes": True, "no": False}[word]

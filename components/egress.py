@@ -1,0 +1,53 @@
+"""What nodes need to reach beyond themselves and the bucket, and where the ways out lie: pure functions."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from components.findings import Finding
+from components.plan import SMALLEST_SUBNET, Plan, Subnet
+from components.spec import Spec
+
+SESSION_MANAGER = ("ssm", "ssmmessages", "ec2messages")
+"""Systems Manager user guide, "Improve the security of EC2 instances by using VPC endpoints for Systems Manager"."""
+
+ENDPOINTS = ("ec2", "autoscaling", "kms", "sts", *SESSION_MANAGER, "logs", "monitoring")
+"""AWS's services that a private node may call (facts: B8), as their endpoints are named; S3 has its gateway."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a key of the stack's file asks of a service that lies beyond the VPC."""
+
+    path: str
+    what: str
+    services: tuple[str, ...]
+
+
+def needs(spec: Spec) -> Iterator[Need]:
+    """What the spec asks of services that a node calls itself."""
+    if spec.security.operators:
+        yield Need("security.operators", "Session Manager", SESSION_MANAGER)
+        if spec.audit.enabled:
+            yield Need("audit.enabled", "the record of operators' sessions", ("logs",))
+
+
+def public_subnets(plan: Plan) -> tuple[Subnet, ...] | Finding:
+    """For NAT gateways: the smallest subnet in each zone, from the end of the network, which nodes' subnets leave free.
+
+    A gateway takes one address (VPC user guide, "NAT gateway basics").
+    """
+    network, size = ipaddress.IPv4Network(plan.spec.network.cidr), 2 ** (32 - SMALLEST_SUBNET)
+    starts = (int(network.broadcast_address) + 1 - size * (index + 1) for index in range(len(plan.subnets)))
+    blocks = [ipaddress.IPv4Network((start, SMALLEST_SUBNET)) for start in starts]
+    if any(block.overlaps(ipaddress.IPv4Network(subnet.cidr)) for block in blocks for subnet in plan.subnets):
+        return Finding(
+            "network.cidr",
+            f"{network} leaves no room beside nodes' subnets for those of {len(blocks)} NAT gateways",
+            "Take a larger network, such as 10.0.0.0/16",
+        )
+    return tuple(
+        Subnet(subnet.suffix, subnet.zone, str(block)) for subnet, block in zip(plan.subnets, blocks, strict=True)
+    )

@@ -1,0 +1,71 @@
+"""The network interfaces of a node, by its type: a pure function, so that each type's layout can be looked at.
+
+Two layouts, both with one address a node, as EFA-only interfaces have none (EC2 API, `InterfaceType`).
+`guide` is the EC2 User Guide's ("Maximize network bandwidth on Amazon EC2 instances with multiple network cards"):
+card 0 device 0 is ENA, as an EFA-only interface can't be the primary one; where card 0 has EFA, its device 1 is
+EFA-only; each further card's device 0 is EFA-only. Its section on P5 and P5e shows the same, with an ENA interface more
+on some cards for who needs more than 100 Gbit/s of TCP, which training over EFA doesn't.
+`ip-saving` is what dstack and pulumi-eks launch (dstack#2271, pulumi-eks `nodejs/eks/nodes/instances.ts`), and what
+the guide said before: card 0 device 0 is EFA with ENA, each further card's device 1 is EFA-only. It has one interface
+less.
+
+Cards are counted by `MaximumEfaInterfaces`, not by `MaximumNetworkCards` (eksctl#8685). p6-b300's card 0 has no EFA, so
+both layouts are one there: ENA on card 0, EFA-only on device 0 of cards 1 to 16 (aws-parallelcluster#7143).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from components.catalog import InstanceType
+from components.findings import Finding
+
+Style = Literal["guide", "ip-saving"]
+
+
+class Kind(StrEnum):
+    """What an interface is, in EC2's words."""
+
+    ENA = "interface"
+    EFA = "efa"
+    EFA_ONLY = "efa-only"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface: the card it is on, its index there, and what it is."""
+
+    card: int
+    device: int
+    kind: Kind
+
+    @property
+    def addresses(self) -> int:
+        """Private addresses that it takes from its subnet."""
+        return 0 if self.kind is Kind.EFA_ONLY else 1
+
+
+PLAIN = (Nic(0, 0, Kind.ENA),)
+"""A node without EFA: one plain interface."""
+
+
+def layout(instance: InstanceType, style: Style, path: str = "nodes.type") -> tuple[Nic, ...] | Finding:
+    """The interfaces of a node that uses all the EFA it has, or why they aren't known; `path` is of that finding."""
+    if not instance.efa_interfaces:
+        return PLAIN
+    cards = range(instance.efa_first_card, instance.efa_first_card + instance.efa_interfaces)
+    shared = cards.start == 0
+    if cards.stop > instance.network_cards or instance.interfaces_per_card < 1 + (shared and style == "guide"):
+        return Finding(
+            path,
+            f"it isn't known how the {len(cards)} EFA interfaces of {instance.name} lie on its "
+            f"{instance.network_cards} network cards of {instance.interfaces_per_card} interfaces",
+            "Correct its facts in catalog.overrides, or set nodes.fabric to tcp",
+        )
+    if shared and style == "ip-saving":
+        # A card that takes a single interface takes it as device 0 (aws-parallelcluster, `queues_stack.py`).
+        device = min(1, instance.interfaces_per_card - 1)
+        return Nic(0, 0, Kind.EFA), *(Nic(card, device, Kind.EFA_ONLY) for card in cards[1:])
+    return *PLAIN, *(Nic(card, 0 if card else 1, Kind.EFA_ONLY) for card in cards)

@@ -1,0 +1,125 @@
+"""What is refused or warned of nodes: where they lie, how they are bought, what guards them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from components.capacity import CLASSES, CREATE
+from components.catalog import instance_types
+from components.findings import Finding, Severity
+from components.plan import Plan, interfaces
+
+UEFI = {"nitro-tpm", "sev-snp"}
+"""What needs a type and an image that boot by UEFI (EC2 user guide, "NitroTPM", "AMD SEV-SNP")."""
+
+INTERFACES = "network interfaces"
+
+SHOWN = 6
+"""Types that a message names."""
+
+
+def one_zone(plan: Plan) -> Iterator[Finding]:
+    """EFA, a placement group and a reservation lie in one zone (skypilot#10056; Auto Scaling API, `PlacementGroup`).
+
+    Gangs that span zones over TCP only pay for each gradient byte and wait for it.
+    """
+    if len(plan.subnets) == 1:
+        return
+    reasons = {"EFA": plan.efa, "a reservation": plan.capacity.in_one_zone}
+    if needs := " and ".join(name for name, needed in reasons.items() if needed):
+        reason = f"nodes would be spread over {len(plan.subnets)} zones, which {needs} can't span"
+        yield Finding("network.zones", reason, "Name one zone")
+    else:
+        yield Finding(
+            "network.zones",
+            f"nodes will be spread over {len(plan.subnets)} zones, and gradients will cross them",
+            "Name one zone unless capacity matters more than speed",
+            Severity.WARNING,
+        )
+
+
+def sold(plan: Plan) -> Iterator[Finding]:
+    """Each type can be bought in the way that the fleet is."""
+    wanted = CLASSES[plan.spec.nodes.capacity]
+    for path, kind in plan.types:
+        if lacking := [name for name in wanted if name not in kind.usage_classes]:
+            yield Finding(
+                "nodes.capacity" if path == "nodes.type" else path,
+                f"{kind.name} isn't sold as {' or '.join(lacking)}",
+                f"It is sold as {', '.join(kind.usage_classes)}",
+            )
+
+
+def alike(plan: Plan) -> Iterator[Finding]:
+    """One template, image and user-data serve all types of a fleet: they differ in nothing that those state.
+
+    Types of other network layouts fail to launch, which looks like a lack of capacity (aws-parallelcluster,
+    `InstancesNetworkingValidator`).
+    """
+    nodes, first = plan.spec.nodes, plan.instance
+    for path, kind in plan.types[1:]:
+        nics = interfaces(nodes, kind, path)
+        if isinstance(nics, Finding):
+            yield nics
+            continue
+        same = {
+            INTERFACES: nics == plan.nics,
+            "GPUs": kind.gpus == first.gpus,
+            "architecture": kind.architecture == first.architecture,
+        }
+        if others := [word for word, it_is in same.items() if not it_is]:
+            reason = f"{kind.name} differs from {first.name} in {', '.join(others)}, which all nodes have in common"
+            tcp = ", or set nodes.fabric to tcp" if others == [INTERFACES] else ""
+            yield Finding(path, reason, f"Name types that are alike in these{tcp}")
+
+
+def packed(plan: Plan) -> Iterator[Finding]:
+    """A placement group of several types is hard to find room for (aws-parallelcluster, its networking validator)."""
+    if plan.placed and plan.alternatives:
+        yield Finding(
+            "nodes.alternatives",
+            "nodes of several types share a cluster placement group, which makes launches likelier to fail",
+            "Name one type unless capacity is scarce",
+            Severity.WARNING,
+        )
+
+
+def reserved(plan: Plan) -> Iterator[Finding]:
+    """A reservation holds the fleet at its largest, and costs as much whether nodes run or not."""
+    if plan.capacity.reservation == CREATE and plan.fleet.max > plan.fleet.desired:
+        yield Finding(
+            "nodes.reservation",
+            f"{plan.fleet.max} nodes are reserved and paid for, of which {plan.fleet.desired} will run",
+            "Lower nodes.max to nodes.desired unless the fleet is to grow",
+            Severity.WARNING,
+        )
+
+
+def confided(plan: Plan) -> Iterator[Finding]:
+    """Each type has what is to guard it, and boots as that needs (EC2 user guide, "NitroTPM", "AMD SEV-SNP")."""
+    wanted = plan.spec.nodes.confidential
+    if wanted == "none":
+        return
+    fact = wanted.replace("-", "_")
+    having = [kind for kind in instance_types(plan.spec.cloud).values() if getattr(kind, fact)]
+    for path, kind in plan.types:
+        if not getattr(kind, fact):
+            nearest = sorted(having, key=lambda other: other.accelerator_kind != kind.accelerator_kind)
+            shown = [other.name for other in nearest[:SHOWN]] + ["…"] * (len(nearest) > SHOWN)
+            yield Finding(
+                "nodes.confidential" if path == "nodes.type" else path,
+                f"{kind.name} has no {wanted}",
+                f"Types that have it: {', '.join(shown)}",
+            )
+        elif wanted in UEFI and "uefi" not in kind.boot_modes:
+            yield Finding(path, f"{kind.name} doesn't boot by UEFI, which {wanted} needs", "Choose another type")
+
+
+NODE_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
+    one_zone,
+    sold,
+    alike,
+    packed,
+    reserved,
+    confided,
+)

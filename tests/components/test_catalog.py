@@ -1,0 +1,272 @@
+"""The catalog says what EC2 says, prices have a date and a source, and a stack's file can correct both."""
+
+import re
+from dataclasses import asdict, fields, replace
+
+import pytest
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+
+from components.catalog import Facts, clouds, find, instance_types, price, price_table
+from components.catalog.overrides import described
+from components.catalog.types import InstanceType, contradictions
+from components.findings import Finding, Invalid
+from components.spec import parse
+
+TYPES = instance_types("aws")
+
+DEVIATIONS = {
+    ("trn2.48xlarge", "accelerator_memory_gib"): "the dump has 512 GiB a chip, AWS's Neuron documents have 96",
+    ("trn2u.48xlarge", "accelerator"): "the dump has no NeuronInfo; taken to be as trn2",
+    ("trn2u.48xlarge", "accelerator_kind"): "the dump has no NeuronInfo; taken to be as trn2",
+    ("trn2u.48xlarge", "accelerators"): "the dump has no NeuronInfo; taken to be as trn2",
+    ("trn2u.48xlarge", "accelerator_memory_gib"): "the dump has no NeuronInfo; taken to be as trn2",
+}
+"""Where the table differs from DescribeInstanceTypes, and why."""
+
+
+def _accelerators(said):
+    groups = {
+        "gpu": said.get("GpuInfo", {}).get("Gpus", []),
+        "neuron": said.get("NeuronInfo", {}).get("NeuronDevices", []),
+        "fpga": said.get("FpgaInfo", {}).get("Fpgas", []),
+    }
+    return next(((kind, devices) for kind, devices in groups.items() if devices), ("", []))
+
+
+def _gbps(words):
+    """The total that EC2 writes as "4x 100 Gigabit", "3200 Gigabit" or "Up to 12.5 Gigabit"."""
+    count, each = re.fullmatch(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit", words).groups()
+    return int(count or 1) * float(each)
+
+
+def _said_by_ec2(name):
+    """What DescribeInstanceTypes says, by the names of our facts."""
+    said = INSTANCE_TYPES[name]
+    kind, devices = _accelerators(said)
+    network, disks = said["NetworkInfo"], said.get("InstanceStorageInfo", {})
+    efa_cards = [card["NetworkCardIndex"] for card in network["NetworkCards"] if "efa" in card["InterfaceTypes"]]
+    (per_card,) = {card["MaximumNetworkInterfaces"] for card in network["NetworkCards"]}
+    return {
+        "vcpus": said["VCpuInfo"]["DefaultVCpus"],
+        "memory_gib": said["MemoryInfo"]["SizeInMiB"] / 1024,
+        "accelerator": devices[0]["Name"] if devices else "",
+        "accelerator_kind": kind,
+        "accelerators": sum(device["Count"] for device in devices),
+        "accelerator_memory_gib": round(devices[0]["MemoryInfo"]["SizeInMiB"] / 1024, 2) if devices else 0,
+        "network_gbps": _gbps(network["NetworkPerformance"]),
+        "network_cards": network["MaximumNetworkCards"],
+        "interfaces_per_card": per_card,
+        "max_interfaces": network["MaximumNetworkInterfaces"],
+        "efa_interfaces": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "efa_first_card": min(efa_cards, default=0),
+        "ipv4_per_interface": network["Ipv4AddressesPerInterface"],
+        "cluster_placement": "cluster" in said["PlacementGroupInfo"]["SupportedStrategies"],
+        "usage_classes": tuple(sorted(said["SupportedUsageClasses"])),
+        "boot_modes": tuple(sorted(said["SupportedBootModes"])),
+        "nitro_tpm": said["NitroTpmSupport"] == "supported",
+        "nitro_enclaves": said["NitroEnclavesSupport"] == "supported",
+        "sev_snp": "amd-sev-snp" in said["ProcessorInfo"].get("SupportedFeatures", []),
+        "bare_metal": said["BareMetal"],
+        "ebs_mbps": said["EbsInfo"]["EbsOptimizedInfo"]["MaximumBandwidthInMbps"],
+        "ebs_attachments": said["EbsInfo"]["MaximumEbsAttachments"],
+        "nvme_gb": disks.get("TotalSizeInGB", 0),
+        "nvme_disks": sum(disk["Count"] for disk in disks.get("Disks", [])),
+        "architecture": said["ProcessorInfo"]["SupportedArchitectures"][-1],
+        "regions": tuple(
+            sorted(
+                region
+                for region, offered in INSTANCE_TYPE_OFFERINGS["region"].items()
+                if any(offer["InstanceType"] == name for offer in offered)
+            )
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_each_fact_is_what_ec2_states_but_for_named_deviations(name):
+    ours, theirs = TYPES[name], _said_by_ec2(name)
+    assert {*theirs, "name", "source"} == {*asdict(ours), "max_interfaces"}, "a fact that nothing is compared with"
+    differing = {fact for fact, value in theirs.items() if getattr(ours, fact) != value}
+    assert differing == {fact for kind, fact in DEVIATIONS if kind == name}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_no_type_contradicts_itself(name):
+    assert list(contradictions(TYPES[name])) == []
+
+
+def test_every_type_has_a_region_and_a_source():
+    assert all(kind.regions and kind.source for kind in TYPES.values())
+
+
+def test_what_no_region_offers_any_more_is_left_out():
+    assert not {"dl1.24xlarge", "f1.16xlarge", "p6e-gb200.36xlarge"} & TYPES.keys()
+
+
+def test_the_table_of_prices_is_not_a_cloud():
+    assert clouds() == ["aws"]
+
+
+def test_a_p6_b300_has_its_efa_on_the_sixteen_cards_after_the_first():
+    kind = TYPES["p6-b300.48xlarge"]
+    assert (kind.network_cards, kind.efa_interfaces, kind.efa_first_card) == (17, 16, 1)
+
+
+# ---- prices
+
+
+@pytest.mark.parametrize("found", price_table("aws").values(), ids=lambda found: f"{found.type}-{found.region}")
+def test_every_price_has_a_date_a_source_and_a_type_that_is_sold_so(found):
+    kind = TYPES[found.type]
+    assert found.date
+    assert found.source
+    assert 0 < found.low <= found.high
+    assert found.purchase in kind.usage_classes
+    assert found.region == "*" or found.region in kind.regions
+    assert (found.low == found.high) or found.purchase == "spot"
+    on_demand = price("aws", found.type, found.region, "on-demand")
+    assert on_demand is None or found.high <= on_demand.high * 1.0001
+
+
+def test_prices_from_before_the_cut_are_rejected():
+    """Older copies of the same sources still show these."""
+    before = {"p4d.24xlarge": 32.77, "p4de.24xlarge": 40.97, "p5.48xlarge": 98.32}
+    for name, old in before.items():
+        assert price("aws", name, "us-east-1", "on-demand").high < old * 0.7
+
+
+def test_a_missing_price_is_none_and_never_zero():
+    assert price("aws", "m6a.large", "us-west-2", "on-demand") is None
+    assert price("aws", "p5e.48xlarge", "us-west-2", "on-demand") is None
+    assert price("aws", "no.such", "us-west-2", "on-demand") is None
+
+
+def test_a_price_of_most_regions_gives_way_to_one_of_the_region():
+    assert price("aws", "p5en.48xlarge", "us-west-2", "capacity-block").low == 41.61
+    table = price_table("aws")
+    own = replace(table["p5en.48xlarge", "*", "capacity-block"], region="us-west-2", low=1, high=1)
+    table["p5en.48xlarge", "us-west-2", "capacity-block"] = own
+    try:
+        assert price("aws", "p5en.48xlarge", "us-west-2", "capacity-block") == own
+    finally:
+        del table["p5en.48xlarge", "us-west-2", "capacity-block"]
+
+
+def test_a_price_in_the_stacks_file_comes_first_and_says_so(stack):
+    own = parse(stack({"prices": {"p5.48xlarge": {"capacity_block": 30}}})).prices
+    found = price("aws", "p5.48xlarge", "us-east-1", "capacity-block", own)
+    assert (found.low, found.high, found.source) == (30, 30, "the stack's file")
+    assert price("aws", "p5.48xlarge", "us-east-1", "on-demand", own).source != "the stack's file"
+
+
+# ---- catalog.overrides
+
+NEW = {
+    "vcpus": 64, "memory_gib": 512, "accelerator": "X100", "accelerator_kind": "gpu", "accelerators": 4,
+    "accelerator_memory_gib": 200, "network_gbps": 1600, "network_cards": 4, "interfaces_per_card": 2,
+    "efa_interfaces": 4, "ipv4_per_interface": 50, "cluster_placement": True, "usage_classes": ["on-demand"],
+    "boot_modes": ["uefi"], "nitro_tpm": True, "ebs_mbps": 80000, "ebs_attachments": 64, "architecture": "arm64",
+    "regions": ["us-west-2"],
+}  # fmt: skip
+"""A type that the table has not."""
+
+
+def _overrides(stack, facts, name="p9.48xlarge"):
+    return parse(stack({"catalog": {"overrides": {name: facts}}})).catalog.overrides
+
+
+def test_an_override_can_state_every_fact_and_no_other():
+    assert list(Facts.model_fields) == [f.name for f in fields(InstanceType) if f.name not in {"name", "source"}]
+
+
+def test_an_override_adds_a_type(stack):
+    found = find("aws", "p9.48xlarge", "us-west-2", "nodes.type", _overrides(stack, NEW))
+    assert isinstance(found, InstanceType)
+    assert (found.gpus, found.max_interfaces, found.regions) == (4, 8, ("us-west-2",))
+    assert (found.sev_snp, found.nvme_gb, found.source) == (False, 0, "the stack's file")
+
+
+def test_an_override_changes_what_it_names_and_nothing_else(stack):
+    overrides = _overrides(stack, {"regions": ["eu-west-3"], "nitro_enclaves": False}, "p5.48xlarge")
+    found = find("aws", "p5.48xlarge", "eu-west-3", "nodes.type", overrides)
+    known = TYPES["p5.48xlarge"]
+    assert found == replace(known, regions=("eu-west-3",), nitro_enclaves=False, source=found.source)
+    assert found.source == f"{known.source}; nitro_enclaves, regions from the stack's file"
+    assert TYPES["p5.48xlarge"] is known
+
+
+def test_a_type_that_an_override_adds_is_still_only_where_it_is_offered(stack):
+    found = find("aws", "p9.48xlarge", "us-east-1", "nodes.type", _overrides(stack, NEW))
+    assert str(found) == "nodes.type: p9.48xlarge is not offered in us-east-1. It is in us-west-2"
+
+
+def test_a_name_near_one_that_an_override_adds_is_told_of_it(stack):
+    found = find("aws", "p9.48xlarg", "us-west-2", "nodes.type", _overrides(stack, NEW))
+    assert "Did you mean p9.48xlarge" in str(found)
+
+
+def test_an_override_that_was_not_parsed_is_refused_where_it_is_used():
+    """A program may build a `Spec` itself."""
+    assert isinstance(find("aws", "p9.48xlarge", "us-west-2", "p", {"p9.48xlarge": Facts(vcpus=1)}), Finding)
+    assert isinstance(described("aws", "p5.48xlarge", Facts(efa_interfaces=33)), Finding)
+
+
+AT = "catalog.overrides.p5.48xlarge"
+WRONG = [
+    ({"p5.48xlarge": {"vcpuz": 1}}, f"{AT}.vcpuz: there is no such key. Did you mean vcpus?"),
+    ({"p5.48xlarge": {"vcpus": 0}}, f"{AT}.vcpus: must be at least 1, not 0"),
+    ({"p5.48xlarge": {"vcpus": "many"}}, f"{AT}.vcpus: must be a whole number, not 'many'"),
+    ({"p5.48xlarge": {"memory_gib": float("inf")}}, f"{AT}.memory_gib: must be a number, not inf"),
+    ({"p5.48xlarge": {"usage_classes": []}}, f"{AT}: usage_classes must name at least one. Correct the facts"),
+    ({"p5.48xlarge": {"boot_modes": ["bios"]}}, f"{AT}.boot_modes.0: 'bios' is not one of 'legacy-bios' or 'uefi'"),
+    ({"p5.48xlarge": {"architecture": "riscv"}}, f"{AT}.architecture: 'riscv' is not one of 'x86_64' or 'arm64'"),
+    ({"p5.48xlarge": 3}, f"{AT}: must be a mapping with keys such as accelerator"),
+    ({"p5.48xlarge": {}}, f"{AT}: states nothing. Name what to change"),
+    ({"p5.48xlarge": {"vcpus": None}}, f"{AT}: states nothing. Name what to change"),
+    ({"p5.48xlarge": {"efa_interfaces": 33}}, f"{AT}: 33 EFA interfaces can't lie on 32 network cards, one on each"),
+    ({"p5.48xlarge": {"accelerators": 0}}, f"{AT}: accelerators, accelerator and accelerator_kind must be given"),
+    ({"p5.48xlarge": {"nvme_disks": 0}}, f"{AT}: nvme_disks and nvme_gb must be given together"),
+    ({"p5.48xlarge": {"boot_modes": ["legacy-bios"]}}, f"{AT}: nitro_tpm needs the boot mode uefi"),
+    ({"c7g.16xlarge": {"sev_snp": True}}, "catalog.overrides.c7g.16xlarge: sev_snp is a feature of x86_64"),
+    ({"P5": {"vcpus": 1}}, "catalog.overrides.P5: 'P5' can't be the name of a type. A type is written p5.48xlarge"),
+    (
+        {"p9.48xlarge": {key: value for key, value in NEW.items() if key not in {"vcpus", "regions"}}},
+        "catalog.overrides.p9.48xlarge: the catalog has no type 'p9.48xlarge', and facts that it needs aren't stated: "
+        "vcpus, regions. Take them from `aws ec2 describe-instance-types --instance-types p9.48xlarge`",
+    ),
+    (3, "catalog.overrides: must be a mapping, not 3"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "line"), WRONG, ids=[line for _, line in WRONG])
+def test_a_wrong_override_gets_one_clear_line(stack, overrides, line):
+    with pytest.raises(Invalid) as raised:
+        parse(stack({"catalog": {"overrides": overrides}}))
+    assert str(raised.value).startswith(line)
+    assert "\n" not in str(raised.value)
+
+
+WRONG_PRICES = [
+    ({"p5.48xlarge": {"on_demand": 0}}, "prices.p5.48xlarge.on_demand: must be greater than 0.0, not 0"),
+    ({"p5.48xlarge": {"on-demand": 1}}, "prices.p5.48xlarge.on-demand: there is no such key. Did you mean on_demand?"),
+    ({"p5.48xlarg": {"spot": 1}}, "prices.p5.48xlarg: there is no instance type 'p5.48xlarg' in the catalog. Did you"),
+]
+
+
+@pytest.mark.parametrize(("prices", "line"), WRONG_PRICES, ids=[line for _, line in WRONG_PRICES])
+def test_a_wrong_price_gets_one_clear_line(stack, prices, line):
+    with pytest.raises(Invalid) as raised:
+        parse(stack({"prices": prices}))
+    assert str(raised.value).startswith(line)
+
+
+def test_all_that_is_wrong_with_overrides_and_prices_comes_at_once(stack):
+    wrong = {"p5.48xlarge": {"nvme_disks": 0}, "p9.48xlarge": {"vcpus": 2}}
+    with pytest.raises(Invalid) as raised:
+        parse(stack({"catalog": {"overrides": wrong}, "prices": {"p8.48xlarge": {"spot": 1}}}))
+    assert len(raised.value.findings) == 3
+
+
+def test_a_type_that_an_override_adds_can_have_a_price(stack):
+    values = stack({"catalog": {"overrides": {"p9.48xlarge": NEW}}, "prices": {"p9.48xlarge": {"on_demand": 9.5}}})
+    assert parse(values).prices["p9.48xlarge"].on_demand == 9.5

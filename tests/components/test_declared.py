@@ -1,0 +1,124 @@
+"""Whatever a cluster declares, the provider takes: mocks accept every property, the SDK's own signatures do not."""
+
+import json
+
+import pytest
+
+from emulator.provider import schema
+
+ANN = "arn:aws:iam::123456789012:user/ann"
+ALL_ON = {
+    "production": True,
+    "tags": {"team": "ml"},
+    "network.zones": ["us-west-2a", "us-west-2b"],
+    "network.egress": "nat",
+    "security.tls": "1.3",
+    "security.trainers": [ANN],
+    "security.operators": [ANN],
+    "security.auditors": [ANN],
+    "audit.enabled": True,
+    "audit.lock": "compliance",
+    "audit.budget_usd": 1000,
+    "audit.emails": ["a@example.com"],
+}
+BROUGHT = {
+    **ALL_ON,
+    "network.cidr": None,
+    "network.zones": ["us-west-2a"],
+    "network.vpc": "vpc-0123456789abcdef0",
+    "network.subnets": ["subnet-0123456789abcdef0"],
+    "network.route_tables": ["rtb-0123456789abcdef0"],
+}
+P4D = {
+    **ALL_ON,
+    "nodes.type": "p4d.24xlarge",
+    "network.zones": ["us-west-2a"],
+    "network.egress": "endpoints",
+    "job.batch": 64,
+}
+CLUSTERS = {
+    "plain": {},
+    "all on, nat": ALL_ON,
+    "all on, endpoints": {**ALL_ON, "network.egress": "endpoints"},
+    "all on, brought vpc": BROUGHT,
+    "p4d on demand": P4D,
+    "p4d spot": {**P4D, "nodes.capacity": "spot"},
+    "p4d mixed": {**P4D, "nodes.capacity": "mixed", "nodes.on_demand_base": 1},
+    "p4d reserved": {**P4D, "nodes.capacity": "reserved", "nodes.reservation": "create"},
+    "p4d block": {**P4D, "nodes.capacity": "capacity-block", "nodes.reservation": "cr-0123456789abcdef0"},
+}
+
+TAGLESS_BY_CHOICE = {"BucketObjectv2"}
+"""An object takes ten tags, a user may have set fifty."""
+
+
+def _typed(value):
+    """The value with whole numbers as such: the wire knows one kind of number, and a provider reads it by its value."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _typed(item) for key, item in value.items()}
+        case list():
+            return [_typed(item) for item in value]
+    return value
+
+
+def _declared(records):
+    return [record for record in records.all if record.type.startswith("aws:")]
+
+
+@pytest.mark.parametrize("preview", [False, True], ids=["up", "preview"])
+@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
+def test_every_property_is_one_that_the_provider_has_and_of_its_type(mocked, stack, changes, preview):
+    failures = []
+    for record in _declared(mocked.cluster(stack(changes), preview=preview)):
+        for failure in schema.check(schema.resource_type(record.type), _typed(record.inputs)):
+            failures.append(f"{record.type} {record.name}: {failure.reason}")
+    assert failures == []
+
+
+def test_a_wrong_property_would_be_noticed(mocked, stack):
+    """The check above reads what is registered: a misspelt, mistyped or missing property is a failure."""
+    trail = mocked.cluster(stack(ALL_ON)).one("Trail")
+    kind, inputs = schema.resource_type(trail.type), _typed(trail.inputs)
+    assert schema.check(kind, inputs) == []
+    assert schema.check(kind, {**inputs, "isMultiRegionTrial": True})
+    assert schema.check(kind, {**inputs, "enableLogging": "yes"})
+    assert schema.check(kind, {name: value for name, value in inputs.items() if name != "s3BucketName"})
+
+
+@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
+def test_a_preview_declares_the_same(mocked, stack, changes):
+    """Nothing hangs on a value that isn't known yet."""
+    known = {record.key for record in mocked.cluster(stack(changes)).all}
+    assert {record.key for record in mocked.cluster(stack(changes), preview=True).all} == known
+
+
+@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
+def test_whatever_can_carry_tags_carries_the_clusters_and_the_users(mocked, stack, changes):
+    wanted = {"trainwright:cluster": "c1", **changes.get("tags", {})}
+    for record in _declared(mocked.cluster(stack(changes))):
+        kind = record.type.split(":")[-1]
+        if kind == "Group":
+            tags = {tag["key"]: tag["value"] for tag in record.inputs["tags"]}
+        elif "tags" not in schema.resource_type(record.type).inputs or kind in TAGLESS_BY_CHOICE:
+            continue
+        else:
+            tags = record.inputs.get("tags", {})
+        assert wanted.items() <= tags.items(), record.key
+
+
+@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
+def test_every_policy_is_one_and_fits(mocked, stack, changes):
+    """IAM takes 10,240 characters in a role's policy and 2,048 in its trust, KMS 32 KiB, S3 20 KiB (their quotas)."""
+    limits = {"RolePolicy": 10_240, "Key": 32_768, "BucketPolicy": 20_480, "TopicPolicy": 30_720, "VpcEndpoint": 20_480}
+    for record in _declared(mocked.cluster(stack(changes))):
+        kind = record.type.split(":")[-1]
+        if text := record.inputs.get("policy"):
+            assert len(text) <= limits[kind], record.key
+            sids = [statement.get("Sid") for statement in json.loads(text)["Statement"]]
+            assert len(set(sids)) == len(sids), record.key
+            assert all(sid and sid.isalnum() for sid in sids), f"{record.key}: IAM takes letters and digits alone"
+        if trust := record.inputs.get("assumeRolePolicy"):
+            assert len(trust) <= 2_048, record.key
