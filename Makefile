@@ -23,9 +23,8 @@ up: setup ## Bring the cluster up and follow its run to the end (STACK=local nee
 down: setup ## Destroy the cluster; for STACK=local, end the embedded cloud too.
 	@$(BIN)/trainwright down --stack $(STACK)
 
-preview: setup ## Show what `up` would change, without an account.
-	@eval "$$($(BIN)/trainwright env --stack $(STACK))" && \
-	  pulumi stack select --create $(STACK) >/dev/null && pulumi preview --stack $(STACK)
+preview: setup ## Show what `up` would change, and leave it at that (STACK=local needs no account).
+	@$(BIN)/trainwright preview --stack $(STACK)
 
 test: setup ## Run the tests: unit, components, embedded cloud, and the real engine end to end.
 	@$(BIN)/python -m pytest -m "not slow"

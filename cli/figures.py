@@ -55,6 +55,7 @@ def figures(history: History, now: float, group_created: float | None = None) ->
     first, began = history.first_trained, history.booted if group_created is None else group_created
     last = steps[-1] if steps else None
     verdict, tone = _verdict(history, last)
+    rates = [step.tokens_per_second for step in steps if math.isfinite(step.tokens_per_second)]
     return Figures(
         verdict=verdict,
         tone=tone,
@@ -66,7 +67,7 @@ def figures(history: History, now: float, group_created: float | None = None) ->
         tokens=last.tokens if last else 0,
         first_loss=steps[0].loss if steps else None,
         last_loss=last.loss if last else None,
-        tokens_per_second=median(step.tokens_per_second for step in steps) if steps else None,
+        tokens_per_second=median(rates) if rates else None,
         boot_s=first - group_created if first is not None and group_created is not None else None,
         wall_s=None if began is None else (outcome.ended if outcome else now) - began,
         repeated=history.repeated,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,10 @@ from trainer.store import Entry, Store
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step, as rank 0 told it. Times in seconds since 1970; see `trainer/train/metrics.py`."""
+    """One optimizer step, as rank 0 told it. Times in seconds since 1970; see `trainer/train/metrics.py`.
+
+    A number that was not finite is NaN here: JSON, which has no word for it, told it as null.
+    """
 
     time: float
     step: int
@@ -189,4 +193,6 @@ def _parse(content: bytes) -> Iterator[Step | Event]:
             known = {name: values.pop(name) for name in ("time", "event", "step", "generation", "world")}
             yield Event(**known, details=values)
         else:
-            yield Step(**{name: values[name] for name in Step.__dataclass_fields__})
+            told = ((name, values[name]) for name in Step.__dataclass_fields__)
+            read: dict[str, Any] = {name: math.nan if value is None else value for name, value in told}
+            yield Step(**read)

@@ -39,6 +39,8 @@ class Facts:
     """When the fleet's group was created, in seconds since 1970."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """The job, as in `job.json`."""
+    afterwards: str = ""
+    """What stays now that the run has ended, and how to end that."""
 
 
 def terminal(history: History, facts: Facts, *, now: float | None = None) -> RenderableType:
@@ -53,7 +55,8 @@ def terminal(history: History, facts: Facts, *, now: float | None = None) -> Ren
         table.add_row()
         for label, value in block:
             table.add_row(label, Text(value))
-    return Padding(Group(headline, subject, table), (1, 2))
+    end = [Text(), Text(facts.afterwards)] if facts.afterwards else []
+    return Padding(Group(headline, subject, table, *end), (1, 2))
 
 
 def _progress(found: Figures) -> list[tuple[str, str]]:

@@ -18,12 +18,10 @@ from cli.history import History
 from cli.moments import Moment, moments
 from cli.nodes import Pulse
 from cli.report import Facts
-from cli.status import TONES, as_json, outcome_line, pieces, progress_line, status
+from cli.status import TONES, outcome_line, pieces, progress_line
 from cli.words import duration, plain, stamp
 from trainer.node.membership import Outcome
 from trainer.store import StoreError
-
-__all__ = ["as_json", "follow", "hopeless", "status"]
 
 STORE_PATIENCE_S = 60.0
 """How long a store that gives no answer is waited for."""
