@@ -18,13 +18,13 @@ $(READY): constraints.txt pyproject.toml tools/setup.sh
 	@touch $@
 
 up: setup ## Bring the cluster up and follow its run to the end (STACK=local needs no account).
-	@$(BIN)/trainwright up --stack $(STACK)
+	@$(BIN)/trainwright up --stack "$(STACK)"
 
-down: setup ## Destroy the cluster; for STACK=local, end the embedded cloud too.
-	@$(BIN)/trainwright down --stack $(STACK)
+down: ## Destroy the cluster; for STACK=local, end the embedded cloud too.
+	@if [ -x $(BIN)/trainwright ]; then $(BIN)/trainwright down --stack "$(STACK)"; else echo "nothing is set up here"; fi
 
 preview: setup ## Show what `up` would change, and leave it at that (STACK=local needs no account).
-	@$(BIN)/trainwright preview --stack $(STACK)
+	@$(BIN)/trainwright preview --stack "$(STACK)"
 
 test: setup ## Run the tests: unit, components, embedded cloud, and the real engine end to end.
 	@$(BIN)/python -m pytest -m "not slow"

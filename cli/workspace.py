@@ -14,10 +14,9 @@ import yaml
 
 from cli import engine, variables
 from cli.errors import Interrupted, Refused
-from components.checks import review
+from components.checks import judge
 from components.findings import Finding, Invalid, nearest
 from components.plan import Plan
-from components.spec import parse
 from emulator import cloud
 from tools import environment, progress, pulumi_cli
 from trainer import layout
@@ -76,7 +75,7 @@ class Workspace:
         """The stack's plan and the warnings about it. Raises `Refused` with all that is wrong with its file."""
         values = stack_values(self.file)
         try:
-            return review(self.stack, parse(values))
+            return judge(self.stack, values)
         except Invalid as invalid:
             raise Refused(f"{self.file.relative_to(self.project)}:", invalid.findings) from None
 
