@@ -55,6 +55,15 @@ def group(name: str) -> Group:
     return Group(found[0]["CreatedTime"].timestamp(), frozenset(item["InstanceId"] for item in live))
 
 
+def end_instances(group: Group) -> int:
+    """End every instance of the group, which replaces them; how many there were. Raises `Refused`."""
+    with refusals("the end of the group's instances"):
+        client = boto3.client("autoscaling", config=PATIENCE)
+        for instance in sorted(group.instances):
+            client.terminate_instance_in_auto_scaling_group(InstanceId=instance, ShouldDecrementDesiredCapacity=False)
+    return len(group.instances)
+
+
 @contextmanager
 def refusals(asked: str) -> Iterator[None]:
     """Turn what boto3 raises while it is asked for something into `Refused`, with what to do about it."""

@@ -29,9 +29,9 @@ INDEX = "index.json"
 UPLOADS = 8
 
 
-def pack_standard_library(home: Path) -> Path:
+def pack_standard_library(home: Path, name: str = STANDARD_LIBRARY) -> Path:
     """Pack the sources of the standard library of the Python that runs this. Returns the folder."""
-    return pack([Path(sysconfig.get_path("stdlib"))], STANDARD_LIBRARY, home, NOT_PROSE)
+    return pack([Path(sysconfig.get_path("stdlib"))], name, home, NOT_PROSE)
 
 
 def pack(paths: Sequence[Path], name: str, home: Path, exclude: Sequence[str] = ()) -> Path:
@@ -73,7 +73,7 @@ def upload(folder: Path, bucket: Store, console: Console, *, replace: bool = Fal
         list(pool.map(lambda shard: store.upload(shard, shard.name), shards))
     store.upload(folder / INDEX, INDEX)
     size = sum(shard.stat().st_size for shard in shards)
-    told = f"dataset {folder.name}: {size / 1e6:.0f} MB in {counted(len(shards), 'shard')} at {store.url()}"
+    told = f"dataset {folder.name}: {size / 1e6:,.1f} MB in {counted(len(shards), 'shard')} at {store.url()}"
     console.print(Text(told), soft_wrap=True)
 
 

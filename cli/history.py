@@ -14,6 +14,9 @@ from trainer.node.membership import Outcome
 from trainer.node.peers import Card, Generation
 from trainer.store import Entry, Store
 
+EARLIER_RUN_S = 60
+"""A first node that boots so long after its group was created belongs to a later run on that group."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -166,6 +169,15 @@ class History:
     def booted(self) -> float | None:
         """When the first node's boot began, in seconds since 1970."""
         return min((boot.started for boot in self.boots.values()), default=None)
+
+    def began(self, group_created: float | None) -> float | None:
+        """When the run began, in seconds since 1970: with the group, or, on a group of an earlier run, its first node.
+
+        A group counts as this run's own where its first node booted soon after.
+        """
+        if group_created is None or self.booted is None:
+            return self.booted if group_created is None else group_created
+        return self.booted if self.booted - group_created > EARLIER_RUN_S else group_created
 
     @property
     def first_trained(self) -> float | None:

@@ -68,10 +68,15 @@ def down(stack: str, console: Console, *, sure: bool = False) -> None:
     if not workspace.local:
         workspace.pulumi("destroy", *_consent(workspace, sure))
         return
+    if pid := workspace.engine:
+        raise Refused(
+            f"Pulumi is at work on this stack (process {pid}). Wait for it, or end it with Ctrl-C where it runs"
+        )
     try:
         if cloud.find(workspace.home):
             workspace.create()
-            workspace.pulumi("destroy", *_consent(workspace, sure))
+            # With --remove, Pulumi gives no advice on what is left; the stack's file is the user's, and stays.
+            workspace.pulumi("destroy", *_consent(workspace, sure), "--remove", "--preserve-config")
     except Interrupted:
         raise
     except BaseException:
@@ -102,7 +107,7 @@ def _follow(workspace: Workspace, plan: Plan, console: Console, *, anew: bool = 
     if anew and store.exists(layout.OUTCOME):
         told = (
             f"Run {run} ended before, and nothing trains now; its report follows. "
-            "A changed job (`job.name`, `job.seed`, …) trains anew."
+            "A changed job (`job.name`, `job.seed`, …) trains anew; one that failed goes on by `trainwright retry`."
         )
         console.print(Text(told, style="yellow"), soft_wrap=True)
     history = History(store, run)
@@ -115,7 +120,7 @@ def _follow(workspace: Workspace, plan: Plan, console: Console, *, anew: bool = 
         group_created=workspace.group().created,
         job=plan.run.job,
     )
-    outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S)
+    outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S, gone=workspace.gone)
     facts = _with_page(replace(facts, afterwards=_afterwards(workspace)), history, console)
     console.print(report.terminal(history, facts))
     return 0 if outcome.succeeded else 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from components.catalog import InstanceType
 
 app = typer.Typer(
-    help="GPU training clusters on AWS and Alibaba Cloud: checked before launch, trained on to the end.",
+    help="GPU training clusters: declared with Pulumi, checked before launch, trained on to the end.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -37,6 +37,16 @@ Stack = Annotated[
 ]
 
 Sure = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask first, as is done on a real cloud.")]
+
+
+@app.callback(invoke_without_command=True)
+def versioned(version: Annotated[bool, typer.Option("--version", help="Print the version, and end.")] = False) -> None:
+    """Take the options that belong to no verb."""
+    if version:
+        from importlib.metadata import version as installed  # noqa: PLC0415
+
+        print(installed("trainwright"))
+        raise typer.Exit
 
 
 @app.command()
@@ -92,6 +102,14 @@ def watch(stack: Stack = "local") -> None:
     from cli import lifecycle  # noqa: PLC0415
 
     raise typer.Exit(lifecycle.watch(stack, console))
+
+
+@app.command()
+def retry(stack: Stack = "local") -> None:
+    """Give a run that has failed another try, from its newest checkpoint."""
+    from cli import retry as retrying  # noqa: PLC0415
+
+    retrying.retry(stack, console)
 
 
 @app.command()
@@ -167,7 +185,12 @@ def catalog(
 
 @data.command()
 def pack(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders of text.", metavar="PATH…")],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Files and folders of text; without any, the sources of Python's standard library.", metavar="[PATH…]"
+        ),
+    ] = None,
     name: Annotated[
         str, typer.Option(help="The dataset's name; by default the one that the stack's job names.", metavar="NAME")
     ] = "",
@@ -187,7 +210,10 @@ def pack(
     workspace = Workspace(stack)
     target = name or workspace.plan()[0].spec.job.dataset
     bucket = workspace.bucket()
-    packed = datasets.pack(paths, target, workspace.home, exclude or ())
+    if paths:
+        packed = datasets.pack(paths, target, workspace.home, exclude or ())
+    else:
+        packed = datasets.pack_standard_library(workspace.home, target)
     datasets.upload(packed, bucket, console, replace=replace)
 
 

@@ -79,7 +79,7 @@ def _cluster(history: History, found: Figures) -> list[tuple[str, str]]:
         *_generations(history),
     ]
     if found.boot_s is not None:
-        rows.append(("boot", f"{duration(found.boot_s)} from group created to first optimizer step"))
+        rows.append(("boot", f"{duration(found.boot_s)} from {found.boot_from} to first optimizer step"))
     if found.wall_s is not None:
         rows.append(("wall time", duration(found.wall_s)))
     return rows

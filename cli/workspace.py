@@ -105,12 +105,16 @@ class Workspace:
                     "one: open another shell"
                 )
             return {}
+        had_state = (self.home / "state" / ".pulumi" / "stacks").exists()
         try:
-            running = cloud.start(self.home)[0] if start else cloud.find(self.home)
+            running, anew = cloud.start(self.home) if start else (cloud.find(self.home), False)
         except cloud.CloudError as error:
             raise Refused(str(error)) from None
         if running is None:
             raise Refused("the embedded cloud is not running. Bring it up, with the cluster, by `make up`")
+        if anew and had_state:
+            with progress.on_stderr() as shown:
+                shown.note("The embedded cloud of before has ended, with all that was in it; a new one starts empty.")
         return variables.leading(running.endpoint, os.environ)
 
     @property
@@ -136,14 +140,29 @@ class Workspace:
     def create(self) -> None:
         """Make the stack known to the engine, unless it is; a local one loses the lock of an engine that was killed."""
         self.pulumi("stack", "select", "--create", capture=True)
-        if self.local:
-            for lock in (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json"):
-                if not _is_engine(json.loads(lock.read_text())["pid"]):
-                    lock.unlink()
+        for lock, pid in self._locks():
+            if not _is_engine(pid):
+                lock.unlink()
+
+    @property
+    def engine(self) -> int | None:
+        """The process that is at work on a local stack now, if one is."""
+        return next((pid for _, pid in self._locks() if _is_engine(pid)), None)
+
+    def _locks(self) -> list[tuple[Path, int]]:
+        locks = (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json") if self.local else ()
+        return [(lock, int(json.loads(lock.read_text())["pid"])) for lock in locks]
+
+    def gone(self) -> str | None:
+        """Why what the stack had is no more, where an embedded cloud has ended."""
+        if self.local and cloud.find(self.home) is None:
+            return "the embedded cloud has ended, with all that was in it. `make up` starts anew"
+        return None
 
     @cached_property
     def outputs(self) -> Mapping[str, Any]:
         """The stack's outputs, as they were when first asked for. Raises `Refused` where it is not up."""
+        _ = self.file  # a stack that has none is refused by its own name
         self.cloud_environment()  # a look starts no cloud
         absent = f"stack '{self.stack}' is not up. Bring it up with `trainwright up --stack {self.stack}`"
         try:

@@ -144,6 +144,31 @@ def test_the_fleet_scales_and_a_noticed_node_drains_while_the_run_goes_on(projec
     up.wait(20)
 
 
+def test_a_run_that_failed_goes_on_by_retry(project: Project) -> None:
+    """A dataset too small for one sample ends the run; a larger one and another try, and it trains to the end."""
+    project.job |= {"dataset": "mine", "steps": 40}
+    project.write()
+    text = project.folder / "text"
+    text.mkdir()
+    (text / "short.txt").write_text("abc")
+    up = project.start("up")
+    history = wait_for("the cluster is up", lambda: _history(project), limit_s=90)
+    assert project.trainwright("data", "pack", str(text)).returncode == 0
+    assert up.wait(120) == 1
+    said = (project.folder / "output.txt").read_text()
+    assert "trainwright retry" in project.trainwright("up").stdout
+    assert "Traceback" not in said
+
+    (text / "long.txt").write_text("to be or not to be\n" * 20_000)
+    assert project.trainwright("data", "pack", str(text), "--replace").returncode == 0
+    retried = project.trainwright("retry")
+    assert retried.returncode == 0, retried.stderr
+    watched = project.trainwright("watch")
+    assert watched.returncode == 0, watched.stdout + watched.stderr
+    history.refresh()
+    assert history.steps[-1].step == 40
+
+
 def test_a_killed_up_is_cleared_by_the_next_one(project: Project) -> None:
     up = project.start("up")
     wait_for("the cloud starts", lambda: cloud.find(project.home), limit_s=60)
