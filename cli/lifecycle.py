@@ -75,8 +75,7 @@ def down(stack: str, console: Console, *, sure: bool = False) -> None:
     try:
         if cloud.find(workspace.home):
             workspace.create()
-            # With --remove, Pulumi gives no advice on what is left; the stack's file is the user's, and stays.
-            workspace.pulumi("destroy", *_consent(workspace, sure), "--remove", "--preserve-config")
+            workspace.pulumi("destroy", *_consent(workspace, sure))
     except Interrupted:
         raise
     except BaseException:

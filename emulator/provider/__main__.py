@@ -59,7 +59,7 @@ def main() -> None:
     print(port, flush=True)
     while not stopped.wait(PARENT_CHECK_S) and os.getppid() == parent:
         pass
-    # What is being made is finished and told: on Ctrl-C the engine would otherwise never hear of it, and leave it behind.
+    # What is being made is finished and told: on Ctrl-C the engine would otherwise not hear of it, and leave it behind.
     server.stop(grace=IN_FLIGHT_S).wait()
     os._exit(0)
 

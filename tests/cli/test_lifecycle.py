@@ -105,7 +105,7 @@ def test_the_embedded_cloud_is_changed_at_once(setting: Setting, prefix: Any) ->
     lifecycle.down("local", setting.console)
     assert [command.split(" --stack")[0] for command in setting.commands] == [
         "up --yes --skip-preview --suppress-outputs",
-        "destroy --yes --skip-preview --remove --preserve-config",
+        "destroy --yes --skip-preview",
     ]
     assert setting.cloud is None
 
