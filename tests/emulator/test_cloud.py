@@ -157,6 +157,7 @@ def test_a_daemon_ends_by_itself_with_all_nodes_on(home, new_world, end):
         json.dumps({"endpoint": "http://127.0.0.1:1", "pid": os.getpid()}),
         json.dumps({"endpoint": "http://127.0.0.1:1", "pid": os.getpid(), "started": 1}),
     ],
+    ids=["empty", "cut short", "no record", "without a start", "another start"],
 )
 def test_a_record_that_is_broken_or_names_a_process_number_used_again_is_no_cloud(tmp_path, record):
     (tmp_path / "cloud").mkdir()
