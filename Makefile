@@ -18,20 +18,19 @@ $(READY): constraints.txt pyproject.toml tools/setup.sh
 	@touch $@
 
 up: setup ## Bring the cluster up and follow its run to the end (STACK=local needs no account).
-	@$(BIN)/trainwright up --stack $(STACK)
+	@$(BIN)/trainwright up --stack "$(STACK)"
 
-down: setup ## Destroy the cluster; for STACK=local, end the embedded cloud too.
-	@$(BIN)/trainwright down --stack $(STACK)
+down: ## Destroy the cluster; for STACK=local, end the embedded cloud too.
+	@if [ -x $(BIN)/trainwright ]; then $(BIN)/trainwright down --stack "$(STACK)"; else echo "nothing is set up here"; fi
 
-preview: setup ## Show what `up` would change, without an account.
-	@eval "$$($(BIN)/trainwright env --stack $(STACK))" && \
-	  pulumi stack select --create $(STACK) >/dev/null && pulumi preview --stack $(STACK)
+preview: setup ## Show what `up` would change, and leave it at that (STACK=local needs no account).
+	@$(BIN)/trainwright preview --stack "$(STACK)"
 
 test: setup ## Run the tests: unit, components, embedded cloud, and the real engine end to end.
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: setup ## Run the slow variants too.
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup ## ruff, mypy --strict, and the layers' import contracts.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache

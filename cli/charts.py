@@ -34,6 +34,9 @@ FEW = 30
 MARK = 8
 """Pixels that a mark takes; of those closer together, one is drawn."""
 
+GAP = 3
+"""Pixels from which on a gap in a line is shown."""
+
 MOST_ROWS = 40
 MOST_BARS = 400
 MOST_BANDS = 100
@@ -80,14 +83,16 @@ class Plot:
 
 def loss_chart(history: History, width: int) -> str:
     """Loss over steps: each step thin, their mean thick, a mark for each checkpoint."""
-    points = [(float(step.step), step.loss) for step in history.steps if math.isfinite(step.loss)]
+    told = [(float(step.step), step.loss) for step in history.steps]
+    points = [point for point in told if math.isfinite(point[1])]
     if not points:
         return ""
     height = 300 if width == WIDE else 240
     low, high = _room([y for _, y in points])
-    last = max(points[-1][0], 2.0)
+    last = max(told[-1][0], 2.0)
     plot = Plot(Scale(1, last, LEFT, width - ASIDE), Scale(low, high, height - BOTTOM, TOP + 12))
-    at = dict(_smoothed(points))
+    stretches = _stretches(told, plot.x)
+    at = {step: mean for stretch in stretches for step, mean in _smoothed(stretch)}
     saved = {plot.x(event.step) // MARK: event.step for event in history.events if event.event == "checkpoint"}
     marks = (
         f'<circle class="mark" cx="{plot.x(step):.1f}" cy="{plot.y(at[step]):.1f}" r="3.5">'
@@ -102,9 +107,9 @@ def loss_chart(history: History, width: int) -> str:
     )
     across = [1.0, *(tick for tick in ticks(1, last, width // 90, whole=True) if tick > last / 30)]
     grid = plot.grid(across, ticks(low, high, 6), lambda value: f"{value:,.0f}", "loss, by step")
-    body = grid + plot.curve(points) + "".join(marks) + labels
-    told = f"Loss over {len(points):,} steps, from {loss(first[1])} to {loss(end[1])}."
-    return _svg("loss", width, height, "Loss", told, body)
+    body = grid + "".join(plot.curve(stretch) for stretch in stretches) + "".join(marks) + labels
+    summary = f"Loss over {len(told):,} steps, from {loss(told[0][1])} to {loss(told[-1][1])}."
+    return _svg("loss", width, height, "Loss", summary, body)
 
 
 def throughput_chart(history: History, began: float, width: int) -> str:
@@ -112,7 +117,7 @@ def throughput_chart(history: History, began: float, width: int) -> str:
     newest = set(sorted(history.spans)[-MOST_BANDS:])
     rows: dict[int, list[Point]] = {}
     for step in history.taken:
-        if step.generation in newest:
+        if step.generation in newest and math.isfinite(step.tokens_per_second):
             rows.setdefault(step.generation, []).append((step.time - began, step.tokens_per_second))
     if not rows:
         return ""
@@ -202,6 +207,21 @@ def _band(history: History, number: int, plot: Plot, began: float) -> str:
         parts += f'<line class="{kind}" x1="{place:.1f}" x2="{place:.1f}" y1="{top}" y2="{plot.y.start}"/>'
         parts += f'<path class="{kind}" d="{shape}"><title>{escape(why(generation))}</title></path>'
     return parts
+
+
+def _stretches(points: Sequence[Point], x: Scale) -> list[list[Point]]:
+    """The points with a finite value, parted where others lie between them and the gap is wide enough to be seen."""
+    stretches: list[list[Point]] = []
+    broken = True
+    for point in points:
+        if not math.isfinite(point[1]):
+            broken = True
+            continue
+        if broken and (not stretches or x(point[0]) - x(stretches[-1][-1][0]) >= GAP):
+            stretches.append([])
+        stretches[-1].append(point)
+        broken = False
+    return stretches
 
 
 def _smoothed(points: Sequence[Point]) -> list[Point]:

@@ -13,3 +13,7 @@ class Refused(Exception):
     def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
         self.findings = tuple(findings)
         super().__init__("\n".join([message, *(f"  {finding}" for finding in findings)]))
+
+
+class Interrupted(Exception):
+    """Ends the command with exit code 130 and one line: Ctrl-C was pressed, and what it reached has ended in order."""

@@ -32,6 +32,8 @@ class Figures:
     tokens_per_second: float | None
     """Median over steps."""
     boot_s: float | None
+    boot_from: str
+    """What its seconds are counted from."""
     """From the group's creation to the first optimizer step."""
     wall_s: float | None
     """From the group's creation, or else the first boot, to the outcome."""
@@ -52,9 +54,10 @@ def figures(history: History, now: float, group_created: float | None = None) ->
     """The figures of a run, as far as it has come at `now`. Both times in seconds since 1970."""
     steps, outcome, newest = history.steps, history.outcome, history.generation
     members = (member.node for _, generation in sorted(history.generations.items()) for member in generation.members)
-    first, began = history.first_trained, history.booted if group_created is None else group_created
+    first, began = history.first_trained, history.began(group_created)
     last = steps[-1] if steps else None
     verdict, tone = _verdict(history, last)
+    rates = [step.tokens_per_second for step in steps if math.isfinite(step.tokens_per_second)]
     return Figures(
         verdict=verdict,
         tone=tone,
@@ -66,8 +69,9 @@ def figures(history: History, now: float, group_created: float | None = None) ->
         tokens=last.tokens if last else 0,
         first_loss=steps[0].loss if steps else None,
         last_loss=last.loss if last else None,
-        tokens_per_second=median(step.tokens_per_second for step in steps) if steps else None,
-        boot_s=first - group_created if first is not None and group_created is not None else None,
+        tokens_per_second=median(rates) if rates else None,
+        boot_from="group created" if began == group_created else "first node's start",
+        boot_s=first - began if first is not None and began is not None else None,
         wall_s=None if began is None else (outcome.ended if outcome else now) - began,
         repeated=history.repeated,
         newest_checkpoint=history.checkpoints[-1] if history.checkpoints else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,10 +14,16 @@ from trainer.node.membership import Outcome
 from trainer.node.peers import Card, Generation
 from trainer.store import Entry, Store
 
+EARLIER_RUN_S = 60
+"""A first node that boots so long after its group was created belongs to a later run on that group."""
+
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step, as rank 0 told it. Times in seconds since 1970; see `trainer/train/metrics.py`."""
+    """One optimizer step, as rank 0 told it. Times in seconds since 1970; see `trainer/train/metrics.py`.
+
+    A number that was not finite is NaN here: JSON, which has no word for it, told it as null.
+    """
 
     time: float
     step: int
@@ -163,6 +170,15 @@ class History:
         """When the first node's boot began, in seconds since 1970."""
         return min((boot.started for boot in self.boots.values()), default=None)
 
+    def began(self, group_created: float | None) -> float | None:
+        """When the run began, in seconds since 1970: with the group, or, on a group of an earlier run, its first node.
+
+        A group counts as this run's own where its first node booted soon after.
+        """
+        if group_created is None or self.booted is None:
+            return self.booted if group_created is None else group_created
+        return self.booted if self.booted - group_created > EARLIER_RUN_S else group_created
+
     @property
     def first_trained(self) -> float | None:
         """When the first optimizer step was done, in seconds since 1970."""
@@ -189,4 +205,6 @@ def _parse(content: bytes) -> Iterator[Step | Event]:
             known = {name: values.pop(name) for name in ("time", "event", "step", "generation", "world")}
             yield Event(**known, details=values)
         else:
-            yield Step(**{name: values[name] for name in Step.__dataclass_fields__})
+            told = ((name, values[name]) for name in Step.__dataclass_fields__)
+            read: dict[str, Any] = {name: math.nan if value is None else value for name, value in told}
+            yield Step(**read)

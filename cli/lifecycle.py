@@ -1,81 +1,163 @@
-"""A cluster's life from the command: up, watch, down."""
+"""A cluster's life from the command: preview, up, watch, down."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-import boto3
 from rich.console import Console
+from rich.text import Text
 
 from cli import datasets, page, report
 from cli import watch as watching
+from cli.errors import Interrupted, Refused
 from cli.history import History
+from cli.words import counted
 from cli.workspace import LOCAL, Workspace
+from components.plan import Plan
 from emulator import cloud
 from trainer import layout
 
 LONGEST_WATCH_S = 30 * 24 * 3600.0
 
 
-def up(stack: str, console: Console) -> int:
-    """Bring the cluster up, give a local one its data, and follow the run. Returns the exit code."""
+def preview(stack: str, console: Console) -> None:
+    """Show what `up` would change. An embedded cloud that ran for this alone ends with it."""
     workspace = Workspace(stack)
-    plan, warnings = workspace.plan()
-    for warning in warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False)
+    _reviewed(workspace, console)
+    alone = workspace.local and cloud.find(workspace.home) is None
+    try:
+        workspace.create()
+        workspace.pulumi("preview")
+    finally:
+        if alone:
+            cloud.stop(workspace.home)
+
+
+def up(stack: str, console: Console, *, sure: bool = False) -> int:
+    """Bring the cluster up, give a local one its data, and follow the run. Returns the exit code.
+
+    A real cloud is changed once the user has seen what would change and said yes; or at once, where he is `sure`.
+    """
+    workspace = Workspace(stack)
+    plan = _reviewed(workspace, console)
     with ThreadPoolExecutor(1) as pool:
         bundled = workspace.local and plan.spec.job.dataset == datasets.STANDARD_LIBRARY
         packing = pool.submit(datasets.pack_standard_library, workspace.home) if bundled else None
         workspace.create()
-        workspace.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
-        if packing:
-            bucket = workspace.bucket()
-            if not bucket.exists(f"{layout.dataset_prefix(datasets.STANDARD_LIBRARY)}/index.json"):
-                datasets.upload(packing.result(), bucket, console)
-    return watch(stack, console)
+        try:
+            workspace.pulumi("up", *_consent(workspace, sure), "--suppress-outputs")
+            if packing and not datasets.there(datasets.STANDARD_LIBRARY, workspace.bucket()):
+                datasets.upload(packing.result(), workspace.bucket(), console)
+            return _follow(workspace, plan, console, anew=True)
+        except Refused as refused:
+            raise Refused(f"{refused}. {_left(workspace)}") from None
 
 
 def watch(stack: str, console: Console) -> int:
     """Follow the stack's run to its end; print and write its report. Returns the exit code."""
     workspace = Workspace(stack)
     plan, _ = workspace.plan()
-    outputs = workspace.outputs()
-    store = workspace.open(str(outputs["bucket"]), layout.run_prefix(outputs["run"]))
-    history = History(store, outputs["run"])
+    return _follow(workspace, plan, console)
+
+
+def down(stack: str, console: Console, *, sure: bool = False) -> None:
+    """Destroy the cluster; for a local stack, end the embedded cloud too, whatever became of it but Ctrl-C."""
+    workspace = Workspace(stack)
+    if not workspace.local:
+        workspace.pulumi("destroy", *_consent(workspace, sure))
+        return
+    if pid := workspace.engine:
+        raise Refused(
+            f"Pulumi is at work on this stack (process {pid}). Wait for it, or end it with Ctrl-C where it runs"
+        )
+    try:
+        if cloud.find(workspace.home):
+            workspace.create()
+            workspace.pulumi("destroy", *_consent(workspace, sure))
+    except Interrupted:
+        raise
+    except BaseException:
+        _end_cloud(workspace, console)
+        raise
+    _end_cloud(workspace, console)
+
+
+def _reviewed(workspace: Workspace, console: Console) -> Plan:
+    """The stack's plan, once its warnings are said. Raises `Refused` with all that is wrong."""
+    plan, warnings = workspace.plan()
+    for warning in warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+    return plan
+
+
+def _consent(workspace: Workspace, sure: bool) -> list[str]:
+    """Pulumi's options: the embedded cloud is changed at once; what costs money, after a look and a yes."""
+    if workspace.local:
+        return ["--yes", "--skip-preview"]
+    return ["--yes"] if sure else []
+
+
+def _follow(workspace: Workspace, plan: Plan, console: Console, *, anew: bool = False) -> int:
+    """Follow the run. `anew`: the user meant to start it, and hears if it had ended before."""
+    stack = workspace.stack
+    run, store = workspace.run()
+    if anew and store.exists(layout.OUTCOME):
+        told = (
+            f"Run {run} ended before, and nothing trains now; its report follows. "
+            "A changed job (`job.name`, `job.seed`, …) trains anew; one that failed goes on by `trainwright retry`."
+        )
+        console.print(Text(told, style="yellow"), soft_wrap=True)
+    history = History(store, run)
     facts = report.Facts(
         stack=stack,
-        run=outputs["run"],
+        run=run,
         where="the embedded cloud on this machine" if workspace.local else f"{plan.spec.cloud} {plan.spec.region}",
         checkpoints_url=store.url(layout.CHECKPOINTS),
         report_path=workspace.home / ("report.html" if stack == LOCAL else f"report-{stack}.html"),
-        group_created=_group_created(str(outputs["group"])),
+        group_created=workspace.group().created,
         job=plan.run.job,
     )
-    outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S)
-    assert facts.report_path is not None
-    facts.report_path.parent.mkdir(parents=True, exist_ok=True)
-    facts.report_path.write_text(page.html(history, facts, now=time.time()), encoding="utf-8")
+    outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S, gone=workspace.gone)
+    facts = _with_page(replace(facts, afterwards=_afterwards(workspace)), history, console)
     console.print(report.terminal(history, facts))
     return 0 if outcome.succeeded else 1
 
 
-def down(stack: str, console: Console) -> None:
-    """Destroy the cluster; for a local stack, end the embedded cloud too, whatever became of it."""
-    workspace = Workspace(stack)
-    if not workspace.local:
-        workspace.pulumi("destroy", "--yes")
-        return
+def _with_page(facts: report.Facts, history: History, console: Console) -> report.Facts:
+    """Write the run's page. Where that can't be, say so: the outcome stands without it."""
+    path = facts.report_path
+    assert path is not None
     try:
-        if cloud.find(workspace.home):
-            workspace.create()
-            workspace.pulumi("destroy", "--yes", "--skip-preview")
-    finally:
-        cloud.stop(workspace.home)
-        console.print("The embedded cloud has ended; nothing of it runs any more.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page.html(history, facts, now=time.time()), encoding="utf-8")
+    except OSError as error:
+        told = f"warning: the report {path} can't be written: {error.strerror}. `trainwright watch` writes it again"
+        console.print(Text(told, style="yellow"), soft_wrap=True)
+        return replace(facts, report_path=None)
+    return facts
 
 
-def _group_created(name: str) -> float | None:
-    """When the group was created, in Unix seconds."""
-    groups = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
-    return groups[0]["CreatedTime"].timestamp() if groups else None
+def _afterwards(workspace: Workspace) -> str:
+    """What goes on after the run has ended, and what ends that."""
+    if workspace.local:
+        return f"{workspace.ending} ends the cluster"
+    try:
+        count = len(workspace.group().instances)
+    except Refused:
+        return f"Its nodes may still run and be billed: {workspace.ending}"
+    still = f"{counted(count, 'node')} still {'runs and is' if count == 1 else 'run and are'} billed"
+    return f"{still}: {workspace.ending}"
+
+
+def _left(workspace: Workspace) -> str:
+    """What to do about a cluster whose `up` failed."""
+    if workspace.local:
+        return f"`{workspace.ending}` ends what is there; or mend it, and `up` goes on from here"
+    return f"What is there stays, and is billed: `{workspace.ending}` ends it; or mend it, and `up` goes on from here"
+
+
+def _end_cloud(workspace: Workspace, console: Console) -> None:
+    cloud.stop(workspace.home)
+    console.print("The embedded cloud has ended; nothing of it runs any more.")

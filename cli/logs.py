@@ -48,7 +48,8 @@ def show(store: Store, console: Console, *, follow: bool, node: str, stream: str
             console.print(f"{source}  {line}", markup=False, soft_wrap=True)
         if not follow:
             if not lines:
-                console.print("no logs yet", style="dim")
+                wanted = " of that node or stream" if node or stream else ""
+                console.print(f"no logs{wanted} yet", style="dim")
             return
         if lines or not store.exists(layout.OUTCOME):
             quiet_since = None

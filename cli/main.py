@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from cli.errors import Refused
+from cli.errors import Interrupted, Refused
 
 app = typer.Typer(
-    help="GPU training clusters on AWS and Alibaba Cloud: checked before launch, trained on to the end.",
+    help="GPU training clusters: declared with Pulumi, checked before launch, trained on to the end.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -30,46 +32,68 @@ Stack = Annotated[
     str, typer.Option("--stack", "-s", help="A stack: the NAME of stacks/Pulumi.NAME.yaml.", metavar="NAME")
 ]
 
+Sure = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask first, as is done on a real cloud.")]
+
+
+@app.callback(invoke_without_command=True)
+def versioned(version: Annotated[bool, typer.Option("--version", help="Print the version, and end.")] = False) -> None:
+    """Take the options that belong to no verb."""
+    if version:
+        from importlib.metadata import version as installed  # noqa: PLC0415
+
+        print(installed("trainwright"))
+        raise typer.Exit
+
 
 @app.command()
-def up(stack: Stack = "local") -> None:
+def up(stack: Stack = "local", sure: Sure = False) -> None:
     """Bring a cluster up and follow its run to the end; `local` needs no account."""
     from cli import lifecycle  # noqa: PLC0415  each verb loads only what it needs: --help answers at once
 
-    raise typer.Exit(lifecycle.up(stack, console))
+    raise typer.Exit(lifecycle.up(stack, console, sure=sure))
 
 
 @app.command()
-def down(stack: Stack = "local") -> None:
+def down(stack: Stack = "local", sure: Sure = False) -> None:
     """Destroy a cluster; with `local`, end the embedded cloud too."""
     from cli import lifecycle  # noqa: PLC0415
 
-    lifecycle.down(stack, console)
+    lifecycle.down(stack, console, sure=sure)
+
+
+@app.command()
+def preview(stack: Stack = "local") -> None:
+    """Show what `up` would change, and leave it at that; `local` needs no account."""
+    from cli import lifecycle  # noqa: PLC0415
+
+    lifecycle.preview(stack, console)
 
 
 @app.command()
 def check(stack: Stack = "local") -> None:
-    """Check a stack's file, without an account or the engine."""
+    """Check a stack's file, without an account and without Pulumi."""
+    from cli.words import counted  # noqa: PLC0415
     from cli.workspace import Workspace  # noqa: PLC0415
     from components.cost import cost  # noqa: PLC0415
 
     workspace = Workspace(stack)
     plan, warnings = workspace.plan()
     for warning in warnings:
-        console.print(f"warning: {warning}", markup=False)
-    nodes = f"{plan.fleet.desired} nodes of {plan.instance.name}, {plan.workers} workers each"
-    console.print(f"{stack}: {nodes}, in {plan.spec.region}; run {plan.run.id}", markup=False)
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+    fleet = f"{counted(plan.fleet.desired, 'node')} of {plan.instance.name}, {counted(plan.workers, 'worker')} each"
+    console.print(Text(f"{stack}: {fleet}, in {plan.spec.region}; run {plan.run.id}"), soft_wrap=True)
     if not workspace.local:
         console.print(cost(plan).text(min(console.width, 120)), markup=False)
 
 
 @app.command()
 def env(stack: Stack = "local") -> None:
-    """Print the environment in which `pulumi` works by hand: eval "$(trainwright env)". Starts the embedded cloud."""
+    """Print what `pulumi` by hand needs: eval "$(trainwright env)". With `local`, start the embedded cloud."""
     from cli.workspace import Workspace  # noqa: PLC0415
 
-    for name, value in Workspace(stack).environment.items():
-        print(f"export {name}={shlex.quote(value)}")
+    workspace = Workspace(stack)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in workspace.environment.items()]
+    print("\n".join([*(f"unset {name}" for name in workspace.unset), *exports]))
 
 
 @app.command()
@@ -81,31 +105,43 @@ def watch(stack: Stack = "local") -> None:
 
 
 @app.command()
+def retry(stack: Stack = "local") -> None:
+    """Give a run that has failed another try, from its newest checkpoint."""
+    from cli import retry as retrying  # noqa: PLC0415
+
+    retrying.retry(stack, console)
+
+
+@app.command()
 def status(
     stack: Stack = "local", as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False
 ) -> None:
     """Show a run's nodes, generation and progress as they are now."""
-    from cli import watch as watching  # noqa: PLC0415
+    from cli import status as standing  # noqa: PLC0415
     from cli.history import History  # noqa: PLC0415
     from cli.workspace import Workspace  # noqa: PLC0415
 
-    run, store = Workspace(stack).run()
+    workspace = Workspace(stack)
+    run, store = workspace.run()
     history = History(store, run)
     history.refresh()
+    alive = workspace.group().instances
     if as_json:
-        print(json.dumps(watching.as_json(history), indent=2))
+        print(json.dumps(standing.as_json(history, alive=alive), indent=2))
     else:
-        console.print(watching.status(history))
+        console.print(standing.status(history, alive=alive))
 
 
 @app.command()
 def logs(
     stack: Stack = "local",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as logs grow, until the run ends.")] = False,
-    node: Annotated[str, typer.Option(help="Only this node's.", metavar="ID")] = "",
-    stream: Annotated[str, typer.Option(help="Only streams whose name holds this, such as agent or rank0.")] = "",
+    node: Annotated[str, typer.Option(help="Only nodes whose id starts so.", metavar="ID")] = "",
+    stream: Annotated[
+        str, typer.Option(help="Only streams whose name holds this, such as agent or rank0.", metavar="NAME")
+    ] = "",
 ) -> None:
-    """Print the logs of a run's agents and workers."""
+    """Print what a run's agents and workers said."""
     from cli import logs as printing  # noqa: PLC0415
     from cli.workspace import Workspace  # noqa: PLC0415
 
@@ -115,8 +151,10 @@ def logs(
 
 @app.command()
 def catalog(
-    cloud: Annotated[str, typer.Option(help="The cloud.")] = "aws",
-    region: Annotated[str, typer.Option(help="Only types that this region offers, with its prices.")] = "",
+    cloud: Annotated[str, typer.Option(help="A cloud that has a catalog.", metavar="NAME")] = "aws",
+    region: Annotated[
+        str, typer.Option(help="Only types that this region offers, with its prices.", metavar="NAME")
+    ] = "",
     gpu: Annotated[bool, typer.Option("--gpu", help="Only types with NVIDIA GPUs.")] = False,
     efa: Annotated[bool, typer.Option("--efa", help="Only types with EFA.")] = False,
     min_gpus: Annotated[int, typer.Option(help="Only types with that many GPUs.", min=0)] = 0,
@@ -144,41 +182,63 @@ def catalog(
 
 @data.command()
 def pack(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders of text.", metavar="PATH…")],
-    name: Annotated[str, typer.Option(help="The dataset's name; by default the one that the stack's job names.")] = "",
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Leave out what matches this pattern, such as 'test*'. May be repeated.")
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Files and folders of text; without any, the sources of Python's standard library.", metavar="[PATH…]"
+        ),
     ] = None,
+    name: Annotated[
+        str, typer.Option(help="The dataset's name; by default the one that the stack's job names.", metavar="NAME")
+    ] = "",
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave out what matches this, such as 'test*'. May be repeated.", metavar="PATTERN"),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of another of that name; no job may be reading that.")
+    ] = False,
     stack: Stack = "local",
 ) -> None:
-    """Turn any folder of text into token shards in the cluster's bucket."""
+    """Turn files and folders of text into a dataset in the cluster's bucket. The cluster must be up."""
     from cli import datasets  # noqa: PLC0415
     from cli.workspace import Workspace  # noqa: PLC0415
 
     workspace = Workspace(stack)
     target = name or workspace.plan()[0].spec.job.dataset
-    packed = datasets.pack(paths, target, workspace.home, exclude or ())
-    datasets.upload(packed, workspace.bucket(), console)
+    bucket = workspace.bucket()
+    if paths:
+        packed = datasets.pack(paths, target, workspace.home, exclude or ())
+    else:
+        packed = datasets.pack_standard_library(workspace.home, target)
+    datasets.upload(packed, bucket, console, replace=replace)
 
 
 def main() -> None:
     """The command. An error that is the user's to mend is a clear line and exit code 1."""
+    from emulator.cloud import CloudError  # noqa: PLC0415
     from tools.pulumi_cli import NoPulumiCLI  # noqa: PLC0415
     from trainer.store import StoreError  # noqa: PLC0415
 
     try:
         app()
-    except Refused as refused:
-        errors.print(f"[bold red]error:[/] {_escaped(refused)}")
-    except (NoPulumiCLI, StoreError) as error:
-        errors.print(f"[bold red]error:[/] {_escaped(error)}")
-    except KeyboardInterrupt:
-        errors.print("interrupted")
+    except (Refused, NoPulumiCLI, CloudError) as error:
+        _end(str(error))
+    except StoreError as error:
+        from cli.aws import advice  # noqa: PLC0415
+
+        _end(". ".join(filter(None, [str(error), advice(error.__cause__)])))
+    except Interrupted as interrupted:
+        errors.print(Text(str(interrupted)), soft_wrap=True)
         sys.exit(130)
-    else:
-        return
+    except BrokenPipeError:
+        # Whoever read the output has enough, as `head` does. Python's flush at exit must not fail on it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _end(message: str) -> NoReturn:
+    errors.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
     sys.exit(1)
-
-
-def _escaped(error: Exception) -> str:
-    return str(error).replace("[", "\\[")

@@ -77,6 +77,8 @@ def _state(history: History, card: Card | None, boot: Boot | None, lost: bool) -
     if card is None:
         if history.outcome:
             return "never joined", "quiet"
+        if lost:
+            return "lost", "bad"
         return f"booting: {_next_step(boot)}", "busy"
     place = _place(history.generation, card)
     if history.outcome:

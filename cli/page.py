@@ -29,7 +29,7 @@ LONG_VERDICT = 60
 def html(history: History, facts: Facts, *, now: float) -> str:
     """The page as of `now` (seconds since 1970), well below 500 kB however long the run."""
     found = figures(history, now, facts.group_created)
-    began = next((at for at in (facts.group_created, history.booted, history.first_trained) if at is not None), now)
+    began = next((at for at in (history.began(facts.group_created), history.first_trained) if at is not None), now)
     sections = (
         _header(found, facts),
         _figures(found),
@@ -83,7 +83,7 @@ def _key_figures(found: Figures) -> Iterator[tuple[str, str, str]]:
     if found.world:
         yield "World size", f"{found.world:,}", "workers in the newest generation"
     if found.boot_s is not None:
-        yield "Boot", duration(found.boot_s), "group created to first step"
+        yield "Boot", duration(found.boot_s), f"{found.boot_from} to first step"
     if found.wall_s is not None:
         yield "Wall time", duration(found.wall_s), ""
 

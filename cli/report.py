@@ -39,6 +39,8 @@ class Facts:
     """When the fleet's group was created, in seconds since 1970."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """The job, as in `job.json`."""
+    afterwards: str = ""
+    """What stays now that the run has ended, and how to end that."""
 
 
 def terminal(history: History, facts: Facts, *, now: float | None = None) -> RenderableType:
@@ -53,7 +55,8 @@ def terminal(history: History, facts: Facts, *, now: float | None = None) -> Ren
         table.add_row()
         for label, value in block:
             table.add_row(label, Text(value))
-    return Padding(Group(headline, subject, table), (1, 2))
+    end = [Text(), Text(facts.afterwards)] if facts.afterwards else []
+    return Padding(Group(headline, subject, table, *end), (1, 2))
 
 
 def _progress(found: Figures) -> list[tuple[str, str]]:
@@ -76,7 +79,7 @@ def _cluster(history: History, found: Figures) -> list[tuple[str, str]]:
         *_generations(history),
     ]
     if found.boot_s is not None:
-        rows.append(("boot", f"{duration(found.boot_s)} from group created to first optimizer step"))
+        rows.append(("boot", f"{duration(found.boot_s)} from {found.boot_from} to first optimizer step"))
     if found.wall_s is not None:
         rows.append(("wall time", duration(found.wall_s)))
     return rows

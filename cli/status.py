@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,25 +27,38 @@ MOST_NODES = 12
 """That a table shows; those beyond are summed up."""
 
 
-def status(history: History, *, now: float | None = None) -> RenderableType:
-    """How the run stands, for a console. A single look can't tell lost nodes: they show what they last said."""
+def status(history: History, *, now: float | None = None, alive: Collection[str] | None = None) -> RenderableType:
+    """How the run stands, for a console.
+
+    `alive` are the instances that the fleet's group has now; where that isn't known, nodes show what they last said.
+    """
     at = time.time() if now is None else now
-    return Group(Text(f"run {history.run}", style="bold"), *pieces(history, at), outcome_line(history))
+    standing = outcome_line(history)
+    if history.outcome is None and alive is not None and not alive:
+        standing = Text("no node is left: the run stands still until the group has some again", style="red")
+    return Group(Text(f"run {history.run}", style="bold"), *pieces(history, at, gone(history, alive)), standing)
 
 
-def as_json(history: History, *, now: float | None = None) -> dict[str, Any]:
-    """The same for programs: plain values, names as in the figures, times in seconds."""
+def gone(history: History, alive: Collection[str] | None) -> frozenset[str]:
+    """The nodes that the run has heard of and the fleet's group has no more; none where that isn't known."""
+    members = (member.node for member in history.generation.members) if history.generation else ()
+    heard = {*history.cards, *history.boots, *members}
+    return frozenset() if alive is None else frozenset(heard.difference(alive))
+
+
+def as_json(history: History, *, now: float | None = None, alive: Collection[str] | None = None) -> dict[str, Any]:
+    """The same for programs: plain values, names as in the figures, times in seconds; null for what isn't finite."""
     found = asdict(figures(history, time.time() if now is None else now))
     took_part = found.pop("nodes")
     newest = history.generation
     return {
         "run": history.run,
-        **{name: value for name, value in found.items() if name not in {"tone", "boot_s"}},
+        **{name: _finite(value) for name, value in found.items() if name not in {"tone", "boot_s"}},
         "outcome": asdict(history.outcome) if history.outcome else None,
         "generation": {"number": newest.number, "world": newest.world, "why": newest.why} if newest else None,
         "nodes": [
             {"node": node.node, "address": node.address, "state": node.state, "boot_s": node.boot_s}
-            for node in nodes(history)
+            for node in nodes(history, gone(history, alive))
         ],
         "took_part": list(took_part),
         "checkpoints": history.checkpoints,
@@ -71,6 +85,10 @@ def outcome_line(history: History) -> Text:
     if history.outcome.succeeded:
         return Text("the run is done", style="bold green")
     return Text(f"the run failed: {plain(history.outcome.reason)}", style="bold red")
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _node_table(shown: Sequence[Node]) -> RenderableType:

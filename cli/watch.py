@@ -18,12 +18,10 @@ from cli.history import History
 from cli.moments import Moment, moments
 from cli.nodes import Pulse
 from cli.report import Facts
-from cli.status import TONES, as_json, outcome_line, pieces, progress_line, status
+from cli.status import TONES, outcome_line, pieces, progress_line
 from cli.words import duration, plain, stamp
 from trainer.node.membership import Outcome
 from trainer.store import StoreError
-
-__all__ = ["as_json", "follow", "hopeless", "status"]
 
 STORE_PATIENCE_S = 60.0
 """How long a store that gives no answer is waited for."""
@@ -61,11 +59,13 @@ def follow(
     limit_s: float,
     poll_s: float = 0.5,
     give_up: Callable[[History], str | None] = hopeless,
+    gone: Callable[[], str | None] = lambda: None,
 ) -> Outcome:
     """Show the run until it has an outcome, and return that.
 
-    `give_up` says why waiting is in vain, if so. Raises `Refused` then, after `limit_s`, and when the store has given
-    no answer for a minute. Ctrl-C leaves the run alone and exits with 130.
+    `give_up` says why waiting is in vain, if so; `gone`, asked when the store gives no answer, why it never will.
+    Raises `Refused` then, after `limit_s`, and when the store has given no answer for a minute.
+    Ctrl-C leaves the run alone and exits with 130.
     """
     watcher = Watcher(history, facts)
     screen = Screen(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
@@ -74,6 +74,8 @@ def follow(
         with screen.shown():
             while not watcher.over:
                 watcher.look()
+                if watcher.trouble and (reason := gone()):
+                    raise Refused(reason)
                 screen.show(watcher)
                 if history.outcome is None and (reason := give_up(history)):
                     raise Refused(f"run {facts.run} is given up: {plain(reason)}. {watcher.advice('logs')}")
@@ -134,8 +136,8 @@ class Watcher:
 
     def stamp(self, at: float) -> str:
         """A time (seconds since 1970) as counted from the run's start."""
-        starts = (self.facts.group_created, self.history.booted, self._began)
-        return f"{stamp(at - next(start for start in starts if start is not None)):>7}"
+        began = self.history.began(self.facts.group_created)
+        return f"{stamp(at - (self._began if began is None else began)):>7}"
 
     def advice(self, verb: str) -> str:
         """How to go on from here."""

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cli.errors import Refused
-from components.checks import review
+from cli import engine, variables
+from cli.errors import Interrupted, Refused
+from components.checks import judge
 from components.findings import Finding, Invalid, nearest
 from components.plan import Plan
-from components.spec import parse
 from emulator import cloud
 from tools import environment, progress, pulumi_cli
 from trainer import layout
 from trainer.store import Store, open_store
 
+if TYPE_CHECKING:
+    from cli.aws import Group
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 NAMESPACE = "trainwright:"
 LOCAL = "local"
 """Stacks whose names start with this one live on the embedded cloud."""
-
-
-NO_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": ""}
-"""The embedded cloud takes anyone; a user's own credentials are never sent to it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,11 @@ class Workspace:
         return self.stack.startswith(LOCAL)
 
     @property
+    def ending(self) -> str:
+        """The command that ends the cluster."""
+        return "make down" if self.stack == LOCAL else f"trainwright down --stack {self.stack}"
+
+    @property
     def file(self) -> Path:
         """The stack's file. Raises `Refused` where there is none."""
         folder = self.project / "stacks"
@@ -72,7 +75,7 @@ class Workspace:
         """The stack's plan and the warnings about it. Raises `Refused` with all that is wrong with its file."""
         values = stack_values(self.file)
         try:
-            return review(self.stack, parse(values))
+            return judge(self.stack, values)
         except Invalid as invalid:
             raise Refused(f"{self.file.relative_to(self.project)}:", invalid.findings) from None
 
@@ -82,44 +85,84 @@ class Workspace:
         with progress.on_stderr() as shown:
             cli = pulumi_cli.find(shown)
         if not self.local:
-            return environment.own(cli)
+            return {**environment.own(cli), **self.cloud_environment()}
         self.home.mkdir(parents=True, exist_ok=True)
         clouds = self.cloud_environment(start=True)  # before the folders: a new cloud starts with no state
         environment.prepare(self.home, cli)
         return {**environment.embedded(self.home, cli), **clouds}
 
     def cloud_environment(self, *, start: bool = False) -> dict[str, str]:
-        """What leads clients to the embedded cloud; nothing for a stack that lives elsewhere."""
+        """What leads clients to the embedded cloud; nothing for a stack that lives elsewhere.
+
+        Raises `Refused` where there is no embedded cloud to be led to, and for a stack that lives elsewhere in a shell
+        that leads to one.
+        """
         if not self.local:
+            sign = variables.embedded_sign(os.environ)
+            if sign:
+                raise Refused(
+                    f"this shell is set up for the embedded cloud (by {sign}), but '{self.stack}' lives on a real "
+                    "one: open another shell"
+                )
             return {}
+        had_state = (self.home / "state" / ".pulumi" / "stacks").exists()
         try:
-            running = cloud.start(self.home)[0] if start else cloud.find(self.home)
+            running, anew = cloud.start(self.home) if start else (cloud.find(self.home), False)
         except cloud.CloudError as error:
             raise Refused(str(error)) from None
         if running is None:
             raise Refused("the embedded cloud is not running. Bring it up, with the cluster, by `make up`")
-        return {"AWS_ENDPOINT_URL": running.endpoint, **NO_CREDENTIALS}
+        if anew and had_state:
+            with progress.on_stderr() as shown:
+                shown.note("The embedded cloud of before has ended, with all that was in it; a new one starts empty.")
+        return variables.leading(running.endpoint, os.environ)
+
+    @property
+    def unset(self) -> list[str]:
+        """The user's variables that have no place in `environment`: they would lead past the embedded cloud."""
+        return variables.misleading(os.environ) if self.local else []
 
     def pulumi(self, *arguments: str, capture: bool = False) -> str:
-        """Run the Pulumi CLI on the stack; its output, if captured. Raises `Refused` where it fails."""
+        """Run the Pulumi CLI on the stack; its output, if captured. Raises `Refused` where it fails, `Interrupted`."""
         command = ["pulumi", *arguments, "--stack", self.stack]
-        variables = {**os.environ, **self.environment}
-        done = subprocess.run(command, cwd=self.project, env=variables, check=False, text=True, capture_output=capture)
-        if done.returncode:
-            said = f": {done.stderr.strip()}" if capture else ""
-            raise Refused(f"`pulumi {' '.join(arguments)}` ended with {done.returncode}{said}")
-        return done.stdout if capture else ""
+        kept = {name: value for name, value in os.environ.items() if name not in self.unset}
+        done = engine.run(command, self.project, {**kept, **self.environment}, capture=capture)
+        if done.interrupted:
+            raise Interrupted(
+                f"interrupted; `pulumi {arguments[0]}` has ended and what it did stays. Go on by the same command, or "
+                f"end the cluster by `{self.ending}`"
+            )
+        if done.code:
+            said = f": {done.errors.strip()}" if capture else ""
+            raise Refused(f"`pulumi {' '.join(arguments)}` ended with {done.code}{said}")
+        return done.output
 
     def create(self) -> None:
         """Make the stack known to the engine, unless it is; a local one loses the lock of an engine that was killed."""
         self.pulumi("stack", "select", "--create", capture=True)
-        if self.local:
-            for lock in (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json"):
-                if not _is_engine(json.loads(lock.read_text())["pid"]):
-                    lock.unlink()
+        for lock, pid in self._locks():
+            if not _is_engine(pid):
+                lock.unlink()
 
+    @property
+    def engine(self) -> int | None:
+        """The process that is at work on a local stack now, if one is."""
+        return next((pid for _, pid in self._locks() if _is_engine(pid)), None)
+
+    def _locks(self) -> list[tuple[Path, int]]:
+        locks = (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json") if self.local else ()
+        return [(lock, int(json.loads(lock.read_text())["pid"])) for lock in locks]
+
+    def gone(self) -> str | None:
+        """Why what the stack had is no more, where an embedded cloud has ended."""
+        if self.local and cloud.find(self.home) is None:
+            return "the embedded cloud has ended, with all that was in it. `make up` starts anew"
+        return None
+
+    @cached_property
     def outputs(self) -> Mapping[str, Any]:
-        """The stack's outputs. Raises `Refused` where it is not up."""
+        """The stack's outputs, as they were when first asked for. Raises `Refused` where it is not up."""
+        _ = self.file  # a stack that has none is refused by its own name
         self.cloud_environment()  # a look starts no cloud
         absent = f"stack '{self.stack}' is not up. Bring it up with `trainwright up --stack {self.stack}`"
         try:
@@ -132,18 +175,34 @@ class Workspace:
 
     def bucket(self) -> Store:
         """The cluster's bucket, with the caller's own credentials for a real cloud."""
-        return self.open(str(self.outputs()["bucket"]))
+        return self.open(str(self.outputs["bucket"]))
 
     def run(self) -> tuple[str, Store]:
         """The id of the stack's run, and the run's prefix in the bucket."""
-        outputs = self.outputs()
-        return outputs["run"], self.open(str(outputs["bucket"]), layout.run_prefix(outputs["run"]))
+        run = str(self.outputs["run"])
+        return run, self.open(str(self.outputs["bucket"]), layout.run_prefix(run))
+
+    def group(self) -> Group:
+        """The fleet's group, as the stack's cloud tells of it now. Raises `Refused`."""
+        from cli import aws  # noqa: PLC0415  verbs that ask no cloud don't wait for boto3
+
+        self._lead()
+        return aws.group(str(self.outputs["group"]))
 
     def open(self, bucket: str, prefix: str = "") -> Store:
-        """A prefix in a bucket of the stack's cloud and region."""
+        """A prefix in a bucket of the stack's cloud and region. Raises `Refused`."""
+        from cli import aws  # noqa: PLC0415
+
+        self._lead()
+        with aws.refusals(f"the bucket {bucket}"):
+            return open_store(f"s3://{bucket}/{prefix}")
+
+    def _lead(self) -> None:
+        """Have boto3, in this process, find the stack's cloud and region."""
         os.environ.update(self.cloud_environment())
+        for name in self.unset:
+            del os.environ[name]
         os.environ["AWS_DEFAULT_REGION"] = str(stack_values(self.file).get("region", ""))
-        return open_store(f"s3://{bucket}/{prefix}")
 
 
 def _is_engine(pid: int) -> bool:

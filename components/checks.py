@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
 
 from components.capacity import contradictions
+from components.catalog import instance_types
 from components.egress import ENDPOINTS, needs, public_subnets
-from components.findings import Finding, Invalid, Severity, errors
+from components.findings import Finding, Invalid, Severity, errors, nearest
 from components.node_checks import NODE_CHECKS
 from components.plan import Plan, decide
-from components.spec import NAME, Spec
+from components.spec import NAME, Spec, parse
 
 LONGEST_NAME = 32
 """So that the longest name made of it (`<name>-<role>-<7 hex>`) fits IAM's 64 and S3's 63 characters."""
@@ -21,6 +24,39 @@ LONGEST_TRUST = 1900
 
 MOST_TAGS = 40
 """AWS takes 50 on a resource; ours, and those that services add, need room."""
+
+
+def judge(name: str, values: Mapping[str, Any]) -> tuple[Plan, list[Finding]]:
+    """The plan of a stack's values and the warnings about it. Raises `Invalid` with every error there is.
+
+    Values that can't be parsed don't hide what else is wrong: the rest is judged without them.
+    """
+    try:
+        spec = parse(values)
+    except Invalid as invalid:
+        if not isinstance(values, Mapping):
+            raise
+        told = {finding.path for finding in invalid.findings}
+        try:
+            review(name, parse(_without(values, told)))
+        except Invalid as rest:
+            more = [finding for finding in rest.findings if not any(finding.path.startswith(path) for path in told)]
+            raise Invalid([*invalid.findings, *more]) from None
+        raise
+    return review(name, spec)
+
+
+def _without(values: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The values without what stands at these paths."""
+    rest = deepcopy(dict(values))
+    for path in paths:
+        *parents, last = path.split(".")
+        place: Any = rest
+        for parent in parents:
+            place = place.get(parent) if isinstance(place, dict) else None
+        if isinstance(place, dict):
+            place.pop(last, None)
+    return rest
 
 
 def review(name: str, spec: Spec) -> tuple[Plan, list[Finding]]:
@@ -60,7 +96,11 @@ def tagged(spec: Spec) -> Iterator[Finding]:
 
 
 def zones(spec: Spec) -> Iterator[Finding]:
-    """Zones lie in the region, each once."""
+    """The region is one that the cloud has, and zones lie in it, each once."""
+    known = {region for kind in instance_types(spec.cloud).values() for region in kind.regions}
+    if spec.region not in known:
+        yield Finding("region", f"{spec.cloud} has no region '{spec.region}'", nearest(spec.region, known))
+        return
     for index, zone in enumerate(spec.network.zones):
         path = f"network.zones.{index}"
         if not re.fullmatch(rf"{re.escape(spec.region)}[a-z]", zone):
@@ -115,8 +155,19 @@ def shared_out(plan: Plan) -> Iterator[Finding]:
         yield Finding(
             "job.batch",
             f"{plan.spec.job.batch} samples can't be shared out to {world} workers "
-            f"({plan.fleet.max} nodes of {plan.workers})",
+            f"(nodes.max {plan.fleet.max}, {plan.workers} each)",
             f"Raise it to {world} or more",
+        )
+
+
+def warmed_up(plan: Plan) -> Iterator[Finding]:
+    """The learning rate reaches its peak before the run ends."""
+    job = plan.spec.job
+    if job.warmup_steps >= job.steps:
+        yield Finding(
+            "job.warmup_steps",
+            f"{job.warmup_steps} leave nothing of the {job.steps} steps",
+            "Lower it, or raise job.steps",
         )
 
 
@@ -245,6 +296,7 @@ PLAN_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     room,
     trainable,
     shared_out,
+    warmed_up,
     room_for_ways_out,
     *NODE_CHECKS,
 )

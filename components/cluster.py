@@ -8,10 +8,10 @@ from typing import Any
 import pulumi
 
 from components.bundle import build, default_folder
-from components.checks import review
+from components.checks import judge, review
 from components.findings import Invalid
 from components.plan import Plan
-from components.spec import Spec, parse
+from components.spec import Spec
 
 
 class InvalidArgs(pulumi.RunError, ValueError):
@@ -54,7 +54,7 @@ class TrainingCluster(pulumi.ComponentResource):
     @staticmethod
     def _decide(name: str, args: Spec | Mapping[str, Any]) -> Plan:
         try:
-            plan, warnings = review(name, args if isinstance(args, Spec) else parse(args))
+            plan, warnings = review(name, args) if isinstance(args, Spec) else judge(name, args)
         except Invalid as invalid:
             raise InvalidArgs(name, invalid) from None
         for warning in warnings:
@@ -71,7 +71,10 @@ class TrainingCluster(pulumi.ComponentResource):
         )
         child = pulumi.ResourceOptions(parent=self, provider=provider)
         try:
-            root_device = fleet.find_root_device(plan.spec.nodes.image, security.asking(child))
+            nodes = plan.spec.nodes
+            root_device = fleet.find_root_device(
+                nodes.image, security.asking(child), nodes.confidential, plan.instance.boot_modes
+            )
         except Invalid as invalid:
             raise InvalidArgs(plan.name, invalid) from None
         bundle = build(default_folder())

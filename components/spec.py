@@ -11,7 +11,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from components.catalog import Facts, Rates, faults, unpriceable
@@ -71,6 +81,15 @@ class Part(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML's true and false, which Python would count as 1 and 0."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and kind is not bool:
+            raise ValueError(f"must be {'text' if kind is str else 'a number'}, not {str(value).lower()}")
+        return value
+
 
 Principal = Annotated[str, Field(pattern=PRINCIPAL, max_length=2048)]
 
@@ -79,7 +98,7 @@ class Network(Part):
     """Where nodes live: one VPC, a private subnet in each zone, no way in, and out only as `egress` says."""
 
     cidr: Annotated[str, AfterValidator(_private_network)] = Field(
-        "10.0.0.0/16", description="The VPC's IPv4 network, /16 to /28."
+        "10.0.0.0/16", description="The VPC's IPv4 network, /16 to /27 for one zone."
     )
     zones: tuple[str, ...] = Field(
         min_length=1, max_length=3, description="Availability zones, one private subnet each. Gangs train best in one."
@@ -315,7 +334,9 @@ def _finding(detail: ErrorDetails) -> Finding:
     """One pydantic error as a finding: its path as in the file, its reason in plain words, its fix."""
     location, kind, given = detail["loc"], detail["type"], detail["input"]
     path = ".".join(str(part) for part in location if part != "[key]") or "stack"
-    if kind in REASONS:
+    if given is None and location and kind != "missing":
+        reason = "is empty"
+    elif kind in REASONS:
         reason = REASONS[kind].format(given=_shortened(str(given)), **detail.get("ctx", {}))
     elif kind in {"model_type", "model_attributes_type"}:
         reason = f"must be a mapping with keys such as {', '.join(sorted(_keys(location))[:4])}"

@@ -65,5 +65,7 @@ def _permission(bucket: FakeBucket, action: str, resource: str) -> PermissionRes
 
 
 def _about_plain_http(statement: dict[str, Any]) -> bool:
-    conditions = statement.get("Condition", {}).get("Bool", {})
-    return str(conditions.get("aws:SecureTransport", "")).lower() == "false"
+    """Whether a statement judges a request by its TLS, or by having none."""
+    conditions = statement.get("Condition", {})
+    plain = str(conditions.get("Bool", {}).get("aws:SecureTransport", "")).lower() == "false"
+    return plain or "s3:TlsVersion" in conditions.get("NumericLessThan", {})

@@ -40,10 +40,10 @@ SMALL_JOB = {
 
 @dataclass
 class Project:
-    """A project folder with one stack, `local`."""
+    """A project folder with one stack, `local`; its file is the shipped one, unchanged, where `job` is None."""
 
     folder: Path
-    job: dict[str, Any] = field(default_factory=lambda: dict(SMALL_JOB))
+    job: dict[str, Any] | None = field(default_factory=lambda: dict(SMALL_JOB))
     nodes: dict[str, Any] = field(default_factory=lambda: {"desired": 2, "max": 4})
 
     def __post_init__(self) -> None:
@@ -64,8 +64,12 @@ class Project:
         return self.folder / "stacks" / "Pulumi.local.yaml"
 
     def write(self) -> None:
-        """The stack's file as the attributes say: the shipped one, with a small job."""
-        stack = yaml.safe_load((CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text())
+        """The stack's file as the attributes say."""
+        shipped = CHECKOUT / "stacks" / "Pulumi.local.yaml"
+        if self.job is None:
+            shutil.copy(shipped, self.file)
+            return
+        stack = yaml.safe_load(shipped.read_text())
         stack["config"]["trainwright:nodes"] |= self.nodes
         stack["config"]["trainwright:job"] = self.job
         self.file.write_text(yaml.safe_dump(stack))

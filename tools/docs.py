@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Literal, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -42,19 +42,25 @@ def _section(path: str, model: type[BaseModel]) -> Iterator[str]:
     nested = []
     for name, field in model.model_fields.items():
         full = f"{path}.{name}" if path else name
-        part = _model(field)
+        part, entries = _model(field.annotation), _entries(field.annotation)
         if part:
             nested.append((full, part))
-        kind = "mapping" if part else _type(field.annotation)
+        elif entries:
+            nested.append((f"{full}.<name>", entries))
+        kind = "mapping" if part or entries else _type(field.annotation)
         yield f"| `{full}` | {kind} | {_default(field)} | {field.description} |"
     yield ""
     for full, part in nested:
         yield from _section(full, part)
 
 
-def _model(field: FieldInfo) -> type[BaseModel] | None:
-    kind = field.annotation
+def _model(kind: object) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _entries(kind: object) -> type[BaseModel] | None:
+    """The model of a mapping's values, where they have one."""
+    return _model(get_args(kind)[1]) if get_origin(kind) is dict else None
 
 
 def _type(kind: object) -> str:
@@ -62,6 +68,8 @@ def _type(kind: object) -> str:
     if kind in names:
         return names[kind]
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _type(arguments[0])
     if origin is Literal:
         return " or ".join(f"`{argument}`" for argument in arguments)
     if origin in {Union, UnionType}:

@@ -13,6 +13,8 @@ PASSPHRASE = "local"  # noqa: S105 - the embedded cloud's state holds no secret;
 PROVIDERS = ("aws", "alicloud")
 """The providers that have a stand-in in emulator/bin."""
 
+KEPT_LOGS = 50
+
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _HOST = _REPOSITORY / "tools" / "language_host"
 
@@ -61,9 +63,17 @@ def prepare(home: Path, cli: PulumiCLI) -> None:
     for link in plugins.glob("*/pulumi-*"):
         link.unlink()
         link.parent.rmdir()
+    _forget_old_logs(_pulumi_home(home) / "logs")
     for folder, program in wanted.items():
         (plugins / folder).mkdir()
         (plugins / folder / program.name).symlink_to(program)
+
+
+def _forget_old_logs(folder: Path) -> None:
+    """The CLI leaves a log of every command, for ever."""
+    logs = sorted(folder.glob("*"), key=lambda log: log.stat().st_mtime)
+    for log in logs[:-KEPT_LOGS]:
+        log.unlink(missing_ok=True)
 
 
 def _state(home: Path) -> Path:

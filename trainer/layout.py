@@ -23,6 +23,11 @@ FLEET = "fleet.json"
 """Sizes of the fleet (`min`, `desired`, `max`), at the bucket's root; written by whoever declares the cluster."""
 
 
+def past_outcome(ended: float) -> str:
+    """Where an outcome goes when its run is given another try, by when it ended (seconds since 1970)."""
+    return f"outcomes/{ended:.0f}.json"
+
+
 def run_prefix(run: str) -> str:
     """The prefix of one run in the bucket."""
     return f"runs/{run}"

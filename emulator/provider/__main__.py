@@ -16,6 +16,7 @@ from emulator import cloud
 WORKERS = 32
 MESSAGE_BYTES = 400 * 1024 * 1024
 PARENT_CHECK_S = 0.5
+IN_FLIGHT_S = 20.0
 
 
 def endpoint() -> str | None:
@@ -58,7 +59,8 @@ def main() -> None:
     print(port, flush=True)
     while not stopped.wait(PARENT_CHECK_S) and os.getppid() == parent:
         pass
-    server.stop(grace=0.1).wait()
+    # What is being made is finished and told: on Ctrl-C the engine would otherwise not hear of it, and leave it behind.
+    server.stop(grace=IN_FLIGHT_S).wait()
     os._exit(0)
 
 

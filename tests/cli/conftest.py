@@ -81,6 +81,12 @@ class Prefix:
         self._write(generation)
         return at
 
+    def diverge(self, generation: int, step: int, at: float) -> None:
+        """Tell of one more step, whose loss and norm were no numbers: null, as `trainer/train/metrics.py` writes it."""
+        values = {**json.loads(self.lines[generation][-1]), "time": BEGAN + at, "step": step}
+        self.lines[generation].append(json.dumps({**values, "loss": None, "grad_norm": None}))
+        self._write(generation)
+
     def event(self, event: str, generation: int, step: int, at: float, **details: Any) -> None:
         values = {"time": BEGAN + at, "event": event, "step": step, "generation": generation, "world": 2, **details}
         self.lines.setdefault(generation, []).append(json.dumps(values))

@@ -116,6 +116,32 @@ def test_losses_that_are_no_numbers_leave_a_gap(prefix: Any, facts: Any) -> None
     assert "nan" not in content
 
 
+def test_steps_without_a_loss_part_the_line(prefix: Any, facts: Any) -> None:
+    prefix.generation(1, [prefix.nodes[0]])
+    prefix.train(1, 1, 10, 1.0)
+    prefix.diverge(1, 11, 4.0)
+    prefix.train(1, 12, 20, 5.0)
+    whole = rendered(prefix.history(), facts)
+    assert whole.count('<polyline class="each"') == 2 * 2 + 2, "two lines of loss and one of throughput, at two widths"
+    prefix.diverge(1, 21, 8.0)
+    content = rendered(prefix.history(), facts)
+    outline(content)
+    assert "to not finite" in content
+    assert "nan" not in content
+
+
+def test_a_run_that_diverges_again_and_again_keeps_the_page_small(prefix: Any, facts: Any) -> None:
+    step = prefix.short().steps[0]
+    history = prefix.history()
+    losses = (3.0, float("nan"))
+    history._chunks = {
+        "metrics/000001/000000.jsonl": [
+            replace(step, step=at, time=step.time + at, loss=losses[at % 2]) for at in range(1, 50_001)
+        ]
+    }
+    assert len(rendered(history, facts)) < 500_000
+
+
 def test_a_long_run_keeps_the_page_small(prefix: Any, facts: Any) -> None:
     step = prefix.short().steps[0]
     history = prefix.history()

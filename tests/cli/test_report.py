@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,3 +43,16 @@ def test_many_generations_are_summed_up(prefix: Any, facts: Any) -> None:
     text = printed(prefix.history(), facts, 80)
     assert "22 earlier" in text
     assert "30  world 1: i-1: rank 0 exited with 1" in text
+
+
+def test_a_loss_that_became_no_number_is_said_without_a_fall(prefix: Any, facts: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    prefix.train(1, 1, 9, 1.0)
+    prefix.diverge(1, 10, 4.0)
+    text = printed(prefix.history(), facts, 80)
+    assert "→ not finite\n" in "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def test_what_stays_is_the_last_line(prefix: Any, facts: Any) -> None:
+    text = printed(prefix.eventful(), replace(facts, afterwards="make down ends the cluster"), 80)
+    assert text.rstrip().splitlines()[-1].strip() == "make down ends the cluster"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Collection
 from typing import Any
 
 from rich.console import Console
@@ -9,9 +10,9 @@ from rich.console import Console
 from cli import status
 
 
-def printed(history: Any, now: float) -> str:
+def printed(history: Any, now: float, alive: Collection[str] | None = None) -> str:
     console = Console(file=io.StringIO(), width=80)
-    console.print(status.status(history, now=now))
+    console.print(status.status(history, now=now, alive=alive))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -66,3 +67,41 @@ def test_programs_read_plain_json(prefix: Any) -> None:
 def test_a_run_not_begun_is_json_too(prefix: Any) -> None:
     read = status.as_json(prefix.history(), now=0.0)
     assert (read["generation"], read["outcome"], read["nodes"], read["first_loss"]) == (None, None, [], None)
+
+
+def test_a_node_that_the_group_has_no_more_is_lost(prefix: Any) -> None:
+    for node in ("i-1", "i-2"):
+        prefix.card(node)
+    prefix.boot("i-3", 1.0, upto="storage")
+    prefix.generation(1, ["i-1", "i-2"])
+    prefix.train(1, 1, 2, 5.0)
+    read = status.as_json(prefix.history(), now=0.0, alive={"i-1"})
+    assert {node["node"]: node["state"] for node in read["nodes"]} == {
+        "i-1": "training, rank 0", "i-2": "lost", "i-3": "lost",
+    }  # fmt: skip
+    assert "the run goes on" in printed(prefix.history(), prefix.began, {"i-1"})
+
+
+def test_a_cluster_without_nodes_is_said_to_stand_still(prefix: Any) -> None:
+    prefix.card("i-1")
+    prefix.generation(1, ["i-1"])
+    prefix.train(1, 1, 2, 5.0)
+    text = printed(prefix.history(), prefix.began, frozenset())
+    assert "no node is left: the run stands still" in text
+    assert "the run goes on" not in text
+    assert "training, rank" not in text
+
+
+def test_nodes_that_left_after_the_end_change_nothing_about_it(prefix: Any) -> None:
+    history = prefix.eventful()
+    assert printed(history, prefix.began, frozenset()) == printed(history, prefix.began)
+
+
+def test_a_loss_that_is_not_finite_is_null_for_programs(prefix: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    prefix.train(1, 1, 9, 1.0)
+    prefix.diverge(1, 10, 4.0)
+    read = status.as_json(prefix.history(), now=0.0)
+    assert (read["step"], read["last_loss"]) == (10, None)
+    json.dumps(read, allow_nan=False)
+    assert "loss not finite" in printed(prefix.history(), prefix.began)

@@ -76,6 +76,14 @@ def test_a_terminal_gets_the_same_story_live_and_no_foreign_escapes(prefix: Any,
     assert "\x1b[2J" not in text
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_run_that_diverges_is_followed_to_its_end(prefix: Any, facts: Any, terminal: bool) -> None:
+    prefix.generation(1, [prefix.nodes[0]])
+    prefix.train(1, 1, 9, 1.0)
+    end = script(lambda: prefix.diverge(1, 10, 4.0), lambda: prefix.end(9.0, succeeded=False, reason="loss not finite"))
+    assert "loss not finite ·" in followed(prefix, facts, end, terminal=terminal)
+
+
 def test_one_who_comes_late_is_not_flooded(prefix: Any, facts: Any) -> None:
     for step in range(1, 101):
         prefix.event("checkpoint", 1, step, float(step))

@@ -3,7 +3,7 @@
 import pytest
 
 from components.catalog import find, instance_types
-from components.checks import LONGEST_NAME, review
+from components.checks import LONGEST_NAME, judge, review
 from components.findings import Finding, Invalid, Severity
 from components.spec import parse
 
@@ -48,7 +48,7 @@ WRONG = [
     ),
     (
         {"job.batch": 3},
-        "job.batch: 3 samples can't be shared out to 4 workers (4 nodes of 1). Raise it to 4 or more",
+        "job.batch: 3 samples can't be shared out to 4 workers (nodes.max 4, 1 each). Raise it to 4 or more",
     ),
 ]
 
@@ -116,3 +116,17 @@ def test_the_catalog_is_whole():
 def test_find_tells_a_type_from_the_reason_why_not():
     assert find("aws", "m6a.large", "us-west-2", "p").name == "m6a.large"
     assert isinstance(find("aws", "m6a.large", "mars-1", "p"), Finding)
+
+
+def test_what_cannot_be_parsed_hides_nothing_else_that_is_wrong(stack):
+    values = stack({"nodes.desired": 0, "nodes.type": "m6a.larg", "nodes.dezired": 3, "network.zones": ["us-east-1a"]})
+    with pytest.raises(Invalid) as raised:
+        judge("c1", values)
+    paths = [finding.path for finding in raised.value.findings]
+    assert sorted(paths) == ["network.zones.0", "nodes.desired", "nodes.dezired", "nodes.type"]
+
+
+@pytest.mark.parametrize("path", ["nodes.desired", "job.learning_rate", "job.name"])
+def test_true_is_neither_a_number_nor_text(stack, path):
+    with pytest.raises(Invalid, match=f"{path}: must be (a number|text), not true"):
+        judge("c1", stack({path: True}))

@@ -254,10 +254,10 @@ def _config(records):
 
 def test_changing_the_job_changes_user_data_and_the_run_and_nothing_else(mocked, stack):
     before = mocked.cluster(stack())
-    after = mocked.cluster(stack({"job.steps": 7}))
+    after = mocked.cluster(stack({"job.steps": 70}))
     assert _changed(before, after) == {("aws:ec2/launchTemplate:LaunchTemplate", "c1-node")}
     assert _config(before)["run"] != _config(after)["run"]
-    assert _config(after)["job"]["steps"] == 7
+    assert _config(after)["job"]["steps"] == 70
 
 
 def test_bad_arguments_are_refused_before_anything_is_registered_with_every_finding(mocked, stack):

@@ -14,9 +14,18 @@ from tools import pulumi_cli
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    """A project whose cloud ends with the test, whatever the test did."""
+    """A project with a small job, whose cloud ends with the test, whatever the test did."""
+    yield from lent(Project(tmp_path / "project"))
+
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Iterator[Project]:
+    """The same with the stack's file as it is shipped."""
+    yield from lent(Project(tmp_path / "project", job=None))
+
+
+def lent(made: Project) -> Iterator[Project]:
     pulumi_cli.present()  # its error says how to get one
-    made = Project(tmp_path / "project")
     try:
         yield made
     finally:

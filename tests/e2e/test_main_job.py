@@ -20,10 +20,13 @@ from tests.project import Project, wait_for
 pytestmark = [pytest.mark.engine, pytest.mark.torch]
 
 
-def test_up_trains_to_the_end_and_down_leaves_nothing(project: Project) -> None:
+def test_up_trains_to_the_end_and_down_leaves_nothing(shipped: Project) -> None:
+    project = shipped
     up = project.trainwright("up")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "Trained to the end" in up.stdout
+    assert "ended before" not in up.stdout
+    assert up.stdout.rstrip().endswith("make down ends the cluster")
     page = (project.home / "report.html").read_text()
     assert "Trained to the end" in page
     assert "<svg" in page
@@ -35,18 +38,21 @@ def test_up_trains_to_the_end_and_down_leaves_nothing(project: Project) -> None:
     assert history.outcome.succeeded
     assert [len(generation.members) for generation in history.generations.values()] == [2]
     assert {step.world for step in history.steps} == {2}
-    assert [step.step for step in history.steps] == list(range(1, 151))
+    assert [step.step for step in history.steps] == list(range(1, 301))
     assert history.steps[-1].loss < history.steps[0].loss * 2 / 3
-    assert history.checkpoints == [50, 100, 150]
+    assert history.checkpoints[-1] == 300
     assert status["outcome"]["succeeded"] is True
+    assert {node["state"] for node in status["nodes"]} == {"done"}
     logs = project.trainwright("logs", "--stream", "agent").stdout
     assert logs.count("boot: launch ok") == 2
 
     assert project.pulumi("preview", "--expect-no-changes").returncode == 0
     assert project.pulumi("refresh", "--yes", "--expect-no-changes").returncode == 0
+    assert "unchanged" in project.trainwright("preview").stdout
 
     again = project.trainwright("up")
     assert again.returncode == 0
+    assert "ended before, and nothing trains now" in again.stdout
     assert "Trained to the end" in again.stdout
 
     down = project.trainwright("down")
@@ -55,12 +61,25 @@ def test_up_trains_to_the_end_and_down_leaves_nothing(project: Project) -> None:
     assert not (project.home / "cloud").exists()
 
 
+def test_a_preview_leaves_nothing_behind_that_was_not_there(project: Project) -> None:
+    preview = project.trainwright("preview")
+    assert preview.returncode == 0, preview.stdout + preview.stderr
+    assert "to create" in preview.stdout
+    assert project.left_running() == []
+    assert not (project.home / "cloud").exists()
+
+
 def test_pulumi_by_hand_does_what_up_does(project: Project) -> None:
     assert project.pulumi("stack", "select", "--create").returncode == 0
     up = project.pulumi("up", "--yes", "--skip-preview")
     assert up.returncode == 0, up.stdout + up.stderr
-    packed = project.trainwright("data", "pack", str(Path(json.__file__).parent))
+    text = str(Path(json.__file__).parent)
+    packed = project.trainwright("data", "pack", text)
     assert packed.returncode == 0, packed.stderr
+    assert "there already, the same" in project.trainwright("data", "pack", text).stdout
+    refused = project.trainwright("data", "pack", text, "--exclude", "decoder.py")
+    assert refused.returncode == 1
+    assert "--replace" in refused.stderr
     watched = project.trainwright("watch")
     assert watched.returncode == 0, watched.stdout + watched.stderr
     destroyed = project.pulumi("destroy", "--yes", "--skip-preview")
@@ -123,6 +142,31 @@ def test_the_fleet_scales_and_a_noticed_node_drains_while_the_run_goes_on(projec
     assert other.outcome.succeeded
     up.send_signal(signal.SIGINT)
     up.wait(20)
+
+
+def test_a_run_that_failed_goes_on_by_retry(project: Project) -> None:
+    """A dataset too small for one sample ends the run; a larger one and another try, and it trains to the end."""
+    project.job |= {"dataset": "mine", "steps": 40}
+    project.write()
+    text = project.folder / "text"
+    text.mkdir()
+    (text / "short.txt").write_text("abc")
+    up = project.start("up")
+    history = wait_for("the cluster is up", lambda: _history(project), limit_s=90)
+    assert project.trainwright("data", "pack", str(text)).returncode == 0
+    assert up.wait(120) == 1
+    said = (project.folder / "output.txt").read_text()
+    assert "trainwright retry" in project.trainwright("up").stdout
+    assert "Traceback" not in said
+
+    (text / "long.txt").write_text("to be or not to be\n" * 20_000)
+    assert project.trainwright("data", "pack", str(text), "--replace").returncode == 0
+    retried = project.trainwright("retry")
+    assert retried.returncode == 0, retried.stderr
+    watched = project.trainwright("watch")
+    assert watched.returncode == 0, watched.stdout + watched.stderr
+    history.refresh()
+    assert history.steps[-1].step == 40
 
 
 def test_a_killed_up_is_cleared_by_the_next_one(project: Project) -> None:

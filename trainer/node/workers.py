@@ -152,6 +152,8 @@ class Workers:
             said = f"{error['type']}: {error['message']}"
             return f"{died}: {_short(said)}"
         except (OSError, ValueError, KeyError, TypeError):
+            if died.startswith("was killed"):
+                return died  # the log's last line is of before, and not the cause
             lines = log_path(self.job.logs, number, rank).read_text(errors="replace").strip().splitlines()
             return f"{died}: {_short(lines[-1])}" if lines else died
 

@@ -1,0 +1,58 @@
+"""Which environment variables lead clients to the embedded cloud, and which of the user's own would lead them past it.
+
+boto3's order of sources: docs/source/guide/configuration.rst and botocore/configprovider.py, checked by the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+NO_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": ""}
+"""The embedded cloud takes anyone; a user's own credentials are never sent to it."""
+
+PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def leading(endpoint: str, given: Mapping[str, str]) -> dict[str, str]:
+    """What leads clients to the embedded cloud at `endpoint`, and past no proxy, on top of the given variables."""
+    unproxied = given.get("no_proxy") or given.get("NO_PROXY") or ""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
+        **NO_CREDENTIALS,
+        **{name: _with_loopback(given.get(name) or unproxied) for name in ("NO_PROXY", "no_proxy")},
+    }
+
+
+def misleading(given: Mapping[str, str]) -> list[str]:
+    """Those of the given that must go: endpoints of single services, and profiles.
+
+    They can't be made empty instead: boto3 takes an empty profile for the name of one.
+    """
+    return sorted(name for name in given if name in PROFILES or name.startswith("AWS_ENDPOINT_URL_"))
+
+
+def embedded_sign(given: Mapping[str, str]) -> str | None:
+    """The variable by which a shell is seen to be set up for an embedded cloud; None where it isn't."""
+    if given.get("PULUMI_HOME"):
+        home = Path(given["PULUMI_HOME"]).parent
+        if given.get("TRAINWRIGHT_HOME") == str(home) or given.get("PULUMI_BACKEND_URL") == f"file://{home}/state":
+            return "PULUMI_HOME"
+    return "AWS_ENDPOINT_URL" if _is_loopback(given.get("AWS_ENDPOINT_URL", "")) else None
+
+
+def _with_loopback(names: str) -> str:
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    return ",".join(listed + [name for name in LOOPBACK if name not in listed])
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
