@@ -9,6 +9,7 @@ import pulumi
 
 from components.bundle import build, default_folder
 from components.checks import judge, review
+from components.cost import cost
 from components.findings import Invalid
 from components.plan import Plan
 from components.spec import Spec
@@ -39,17 +40,26 @@ class TrainingCluster(pulumi.ComponentResource):
     """ARN of the key that encrypts bucket and disks."""
     run: str
     """Id of the run that the nodes train."""
+    cost: dict[str, Any]
+    """What the nodes cost, by the hour and the month, and what is not counted; see `components/cost.py`."""
 
     def __init__(self, name: str, args: Spec | Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
         plan = self._decide(name, args)
         super().__init__("trainwright:index:TrainingCluster", name, {}, opts)
         self.run = plan.run.id
+        self.cost = cost(plan).outputs()
         self._declare_aws(plan)
         self.register_outputs(self.outputs())
 
-    def outputs(self) -> dict[str, pulumi.Input[str]]:
+    def outputs(self) -> dict[str, Any]:
         """What the stack exports, and what the `trainwright` command reads."""
-        return {"bucket": self.bucket, "group": self.group, "keyArn": self.key_arn, "run": self.run}
+        return {
+            "bucket": self.bucket,
+            "group": self.group,
+            "keyArn": self.key_arn,
+            "run": self.run,
+            "cost": self.cost,
+        }
 
     @staticmethod
     def _decide(name: str, args: Spec | Mapping[str, Any]) -> Plan:

@@ -13,13 +13,20 @@ def statement(action, **condition):
     return {"Effect": "Deny", "Principal": "*", "Action": action, "Resource": resource} | condition
 
 
-@pytest.mark.parametrize("false", ["false", False])
-def test_a_policy_against_plain_http_refuses_nothing_while_its_neighbours_hold(world, false):
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"Bool": {"aws:SecureTransport": "false"}},
+        {"Bool": {"aws:SecureTransport": False}},
+        {"NumericLessThan": {"s3:TlsVersion": "1.3"}},
+    ],
+)
+def test_a_policy_against_plain_http_or_old_tls_refuses_nothing_while_its_neighbours_hold(world, condition):
     s3 = world.client("s3")
     s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     try:
         s3.put_object(Bucket=BUCKET, Key="key", Body=b"text")
-        plain_http = statement("s3:*", Condition={"Bool": {"aws:SecureTransport": false}})
+        plain_http = statement("s3:*", Condition=condition)
         s3.put_bucket_policy(Bucket=BUCKET, Policy=json.dumps({"Statement": [plain_http]}))
         assert s3.get_object(Bucket=BUCKET, Key="key")["Body"].read() == b"text"
         both = {"Statement": [plain_http, statement("s3:GetObject")]}
