@@ -14,6 +14,7 @@ from botocore.exceptions import EndpointConnectionError
 from emulator import nodes, processes
 from emulator.instances import Member
 from emulator.nodes import Backoff, Runner
+from tests.emulator.conftest import wait_for
 
 REPORT = """#!/usr/bin/env python3
 import json, os, time
@@ -230,8 +231,9 @@ def quiet(tmp_path, an_instance):
 
 def test_an_api_that_fails_costs_no_node_and_is_logged_once(quiet, tmp_path, caplog):
     quiet.tick()
+    # A process just started is known by its folder once it has left its parent's program.
+    wait_for("the node's first process", lambda: processes.belonging_to(tmp_path))
     before = quiet.api.terminated, processes.belonging_to(tmp_path)
-    assert before[1]
     quiet.api.down = True
     for _ in range(3):
         quiet.tick()
