@@ -1,0 +1,265 @@
+"""Encryption in transit: buckets and queues take TLS alone, of a minimum version; listeners too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from policies.checks import equal, failed, governed, passed, undecided, where
+from policies.control import Check, Control, Judgement, Severity, StackCheck
+from policies.documents import Statement, statements
+from policies.resources import Resource, Stack
+from policies.settings import Settings
+from policies.values import UNKNOWN, Undecided, spread
+
+TOPIC = "transport"
+
+IN_TRANSIT = {
+    "hipaa": ("164.312(a)(2)(iv)", "164.312(c)(1)", "164.312(e)(1)"),
+    "gdpr": ("Art. 32",),
+    "cis": ("AWS 3.1.1", "Alibaba Cloud 5.4"),
+    "pci": ("4.2.1",),
+    "iso27001": ("A.8.24",),
+}
+
+BUCKET_POLICIES = ("aws:s3/bucketPolicy:BucketPolicy",)
+HTTPS_CONFIGS = ("alicloud:oss/bucketHttpsConfig:BucketHttpsConfig",)
+
+
+def denies_without_tls(statement: Statement, *actions: str) -> bool:
+    """The statement refuses everybody one of these actions, or all, without TLS (facts K4; aws-guard-rules#218, #243).
+
+    `aws:SecureTransport` is false by any operator that compares a Boolean, and no further condition narrows it.
+    """
+    insecure = any(
+        statement.condition(operator, "aws:SecureTransport") == ("false",)
+        for operator in ("Bool", "BoolIfExists", "StringEquals", "StringEqualsIgnoreCase")
+    )
+    refused = {action.lower() for action in statement.actions} & {"*", *actions}
+    return (
+        bool(_of_all(statement) and refused and not statement.not_actions and insecure)
+        and len(statement.conditions) == 1
+    )
+
+
+def _of_all(statement: Statement) -> bool:
+    """The statement refuses something to everybody."""
+    return not statement.allow and statement.of_everyone and not statement.not_principals
+
+
+def _whole(found: Iterable[Statement]) -> bool:
+    """Together, these name a bucket itself and its objects, which S3 tells apart (prowler#1481)."""
+    names = {name for statement in found if not statement.not_resources for name in statement.resources}
+    objects = {name.removesuffix("/*") for name in names if name.endswith("/*")}
+    # One pattern for both (`*`, `…:::name*`).
+    both = any(name.endswith("*") and not name.endswith("/*") for name in names)
+    return both or bool(names & objects)
+
+
+def denies_old_tls(statement: Statement, least: str) -> bool:
+    """The statement refuses everybody versions of TLS below `least`; requests of AWS's own services may be exempt."""
+    versions = [
+        value
+        for operator in ("NumericLessThan", "NumericLessThanIfExists")
+        for value in statement.condition(operator, "s3:TlsVersion")
+    ]
+    others = {key for _, key in statement.conditions} - {"s3:tlsversion", "aws:principalisawsservice"}
+    return bool(
+        _of_all(statement) and not others and versions and all(float(version) >= float(least) for version in versions)
+    )
+
+
+def _bucket_policy(test: Callable[[Statement], bool], good: str, bad: str) -> StackCheck:
+    def whole(found: Iterable[Statement]) -> bool:
+        return _whole(statement for statement in found if test(statement))
+
+    return _policy(BUCKET_POLICIES, "bucket", whole, good, bad)
+
+
+def _policy(
+    types: Iterable[str], path: str, test: Callable[[Iterable[Statement]], bool], good: str, bad: str
+) -> StackCheck:
+    """A policy passes: the one written in the resource, or one of these types that points to it."""
+    kinds = tuple(types)
+
+    def check(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+        documents = [("policy", resource.at("policy"))] if resource.at("policy") is not None else []
+        pointers = list(stack.pointing(resource, kinds, path))
+        documents += [(f"{each.resource.name}.policy", each.resource.at("policy")) for each in pointers if each.sure]
+        unsure = [each.resource.name for each in pointers if not each.sure]
+        for place, document in documents:
+            try:
+                if test(statements(document)):
+                    yield passed(place, good)
+                    return
+            except Undecided:
+                unsure.append(place)
+        if unsure:
+            yield from (undecided(place) for place in unsure)
+        else:
+            yield failed(documents[0][0] if documents else "", bad)
+
+    return check
+
+
+def _of_policies(types: Iterable[str], path: str, *actions: str) -> StackCheck:
+    return _policy(
+        types,
+        path,
+        lambda found: any(denies_without_tls(statement, *actions) for statement in found),
+        "refuses what comes without TLS",
+        "refuses nothing that comes without TLS",
+    )
+
+
+def _encrypts(path: str, protocols: Collection[str], actions: str) -> Check:
+    """A listener of one of the protocols, or one that redirects all that comes."""
+
+    def check(resource: Resource) -> Iterator[Judgement]:
+        does = [value for _, value in spread(resource.props, f"{actions}.*.type")] if actions else []
+        if does and all(value is not UNKNOWN and value in {"redirect", "Redirect"} for value in does):
+            yield passed(actions, "redirects")
+        else:
+            yield from where(path, lambda name: name in protocols, " or ".join(sorted(protocols)))(resource)
+
+    return check
+
+
+def _security_policy(path: str, protocols: Collection[str], protocol: str, old: Collection[str]) -> Check:
+    """A listener that encrypts names a policy, and none that is old."""
+
+    def check(resource: Resource) -> Iterator[Judgement]:
+        speaks = resource.at(protocol)
+        if speaks is UNKNOWN:
+            yield undecided(protocol)
+        elif speaks in protocols:
+            yield from where(
+                path, lambda name: not any(part in name for part in old), "a policy that begins with TLS 1.2"
+            )(resource)
+
+    return check
+
+
+def _https(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+    """An OSS bucket has a configuration of HTTPS that is on."""
+    yield from governed(HTTPS_CONFIGS, "bucket", "HTTPS configuration", equal("enable", True))(resource, stack)
+
+
+def _versions(least: str) -> Check:
+    taken = [version for version in ("1.2", "1.3") if version >= least]
+
+    def check(resource: Resource) -> Iterator[Judgement]:
+        """Each version that a configuration of HTTPS names; without names it takes any."""
+        if resource.at("tlsVersions") in (None, []):
+            yield failed("tlsVersions", "not set, so that any version of TLS is taken")
+        names = {f"TLSv{version}" for version in taken}
+        yield from where("tlsVersions.*", lambda name: name in names, " or ".join(sorted(names)))(resource)
+
+    return check
+
+
+def _new_tls(least: str) -> StackCheck:
+    """AWS takes nothing below 1.2 by itself (AWS Storage Blog, "Enforcing encryption in transit with TLS1.2")."""
+    if least == "1.2":
+        return lambda _resource, _stack: [passed("", "AWS takes nothing below TLS 1.2")]
+    return _bucket_policy(
+        lambda statement: denies_old_tls(statement, least),
+        f"refuses TLS below {least}",
+        f"doesn't refuse TLS below {least}",
+    )
+
+
+ONLY_TLS = _bucket_policy(
+    lambda statement: denies_without_tls(statement, "s3:*"),
+    "refuses what comes without TLS",
+    "refuses nothing that comes without TLS",
+)
+
+OLD_POLICIES = ("2015-05", "2016-08", "TLS-1-0", "TLS-1-1")
+"""Parts of the names of security policies that take TLS 1.0 or 1.1 (Elastic Load Balancing user guide, "Security
+policies"); a listener that names none has one of them."""
+
+OLD_CIPHERS = ("tls_cipher_policy_1_0", "tls_cipher_policy_1_1")
+"""The same of Alibaba Cloud's (SLB user guide, "TLS security policies")."""
+
+
+def controls(settings: Settings) -> tuple[Control, ...]:
+    """The controls of this topic."""
+    new_tls = _new_tls(settings.tls)
+    return (
+        Control(
+            "TLS-BUCKET-01",
+            "Buckets take TLS alone",
+            TOPIC,
+            Severity.MEDIUM,
+            "Deny everybody every action on the bucket and its objects where aws:SecureTransport is false; on OSS, "
+            "turn its HTTPS configuration on",
+            IN_TRANSIT,
+            in_stack={
+                "aws:s3/bucket:Bucket": ONLY_TLS,
+                "aws:s3/bucketV2:BucketV2": ONLY_TLS,
+                "alicloud:oss/bucket:Bucket": _https,
+            },
+        ),
+        Control(
+            "TLS-BUCKET-02",
+            f"Buckets take no TLS below {settings.tls}",
+            TOPIC,
+            Severity.LOW,
+            "Deny everybody where s3:TlsVersion is less; on OSS, name the versions in its HTTPS configuration",
+            {"pci": ("4.2.1",)},
+            in_stack={
+                "aws:s3/bucket:Bucket": new_tls,
+                "aws:s3/bucketV2:BucketV2": new_tls,
+                "alicloud:oss/bucket:Bucket": governed(
+                    HTTPS_CONFIGS, "bucket", "HTTPS configuration", _versions(settings.tls)
+                ),
+            },
+        ),
+        Control(
+            "TLS-QUEUE-01",
+            "Queues and topics take TLS alone",
+            TOPIC,
+            Severity.MEDIUM,
+            "Deny everybody sqs:*, or sns:Publish, where aws:SecureTransport is false",
+            {"hipaa": ("164.312(e)(1)",), "gdpr": ("Art. 32",)},
+            in_stack={
+                "aws:sqs/queue:Queue": _of_policies(("aws:sqs/queuePolicy:QueuePolicy",), "queueUrl", "sqs:*"),
+                "aws:sns/topic:Topic": _of_policies(
+                    ("aws:sns/topicPolicy:TopicPolicy",), "arn", "sns:*", "sns:publish"
+                ),
+            },
+        ),
+        Control(
+            "TLS-LISTENER-01",
+            "Listeners of load balancers encrypt",
+            TOPIC,
+            Severity.HIGH,
+            "Use HTTPS or TLS, and let a listener of HTTP do nothing but redirect",
+            IN_TRANSIT,
+            checks={
+                "aws:lb/listener:Listener": _encrypts("protocol", {"HTTPS", "TLS"}, "defaultActions"),
+                "alicloud:alb/listener:Listener": _encrypts("listenerProtocol", {"HTTPS", "QUIC"}, "defaultActions"),
+                "alicloud:slb/listener:Listener": _encrypts("protocol", {"https"}, ""),
+            },
+        ),
+        Control(
+            "TLS-LISTENER-02",
+            "Listeners of load balancers take no TLS below 1.2",
+            TOPIC,
+            Severity.HIGH,
+            "Name a security policy that begins with TLS 1.2",
+            {"pci": ("4.2.1",), "gdpr": ("Art. 32",)},
+            checks={
+                "aws:lb/listener:Listener": _security_policy("sslPolicy", {"HTTPS", "TLS"}, "protocol", OLD_POLICIES),
+                "alicloud:alb/listener:Listener": _security_policy(
+                    "securityPolicyId",
+                    {"HTTPS", "QUIC"},
+                    "listenerProtocol",
+                    ("tls_cipher_policy_1_0", "tls_cipher_policy_1_1"),
+                ),
+                "alicloud:slb/listener:Listener": _security_policy(
+                    "tlsCipherPolicy", {"https"}, "protocol", ("tls_cipher_policy_1_0", "tls_cipher_policy_1_1")
+                ),
+            },
+        ),
+    )
