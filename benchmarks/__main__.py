@@ -23,11 +23,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from cli.workspace import stack_values
+from components.checks import judge
 from emulator import cloud
-from tests.project import SMALL_JOB, TRAINWRIGHT, Project
+from tests.project import CHECKOUT, SMALL_JOB, TRAINWRIGHT, Project
 from trainer.pack import pack
 
 Timed = Callable[[], float]
+
+PLANS = 500
+"""Plans that are made for one measure: one takes a fraction of a millisecond."""
+
+MOST_NODES = 1000
+"""The largest fleet that a stack may ask for."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,12 @@ class Benchmark:
     floor_s: Timed
 
 
-def command(*arguments: str) -> Timed:
+def command(*arguments: str, folder: Path = CHECKOUT) -> Timed:
     """The time of a whole process."""
 
     def timed() -> float:
         begun = time.perf_counter()
-        subprocess.run(arguments, check=True, capture_output=True)
+        subprocess.run(arguments, cwd=folder, check=True, capture_output=True)
         return time.perf_counter() - begun
 
     return timed
@@ -57,6 +65,7 @@ def benchmarks() -> Iterator[dict[str, Benchmark]]:
     with tempfile.TemporaryDirectory() as folder:
         ours, empty = Project(Path(folder) / "ours"), Project(Path(folder) / "empty")
         (empty.folder / "__main__.py").write_text("")
+        one, most = (sized(Path(folder) / str(nodes), nodes) for nodes in (1, MOST_NODES))
         try:
             yield {
                 "help": Benchmark(
@@ -72,11 +81,29 @@ def benchmarks() -> Iterator[dict[str, Benchmark]]:
                     command(sys.executable, "-c", "import pydantic, yaml, typer"),
                 ),
                 "preview": Benchmark(
-                    "pulumi preview of the local stack (29 resources)",
+                    "pulumi preview of the local stack",
                     "the same engine with an empty program",
                     preview(ours),
                     preview(empty),
                 ),
+                "offline": Benchmark(
+                    "trainwright preview of prod-us-west, offline",
+                    "pulumi preview with an empty program",
+                    command(TRAINWRIGHT, "preview", "--offline", "--stack", "prod-us-west"),
+                    preview(empty),
+                ),
+                "nodes": Benchmark(
+                    f"trainwright preview of {MOST_NODES:,} nodes, offline",
+                    "the same of 1 node",
+                    command(TRAINWRIGHT, "preview", "--offline", folder=most.folder),
+                    command(TRAINWRIGHT, "preview", "--offline", folder=one.folder),
+                ),
+                **{
+                    f"plan-{nodes}": Benchmark(
+                        f"{PLANS} plans of prod-us-west with {nodes:,} nodes", "with 1 node", plans(nodes), plans(1)
+                    )
+                    for nodes in (10, 100, MOST_NODES)
+                },
                 "boot": Benchmark(
                     "boot: group created to first optimizer step, two nodes",
                     "one trainer process: start to first step",
@@ -87,6 +114,29 @@ def benchmarks() -> Iterator[dict[str, Benchmark]]:
         finally:
             cloud.stop(ours.home)
             cloud.stop(empty.home)
+
+
+def sized(folder: Path, nodes: int) -> Project:
+    """A project whose fleet is of that size."""
+    job = {**SMALL_JOB, "batch": MOST_NODES, "micro_batch": 1}
+    return Project(folder, job, {"desired": nodes, "max": nodes})
+
+
+def plans(nodes: int) -> Timed:
+    """The time of deciding the shipped GPU cluster for so many nodes, from the values of its file."""
+    values = stack_values(CHECKOUT / "stacks" / "Pulumi.prod-us-west.yaml")
+    values["nodes"] |= {"min": 1, "desired": nodes, "max": nodes, "on_demand_base": 0}
+    values["network"] |= {"cidr": "10.0.0.0/16"}
+    values["job"] |= {"batch": MOST_NODES * 8}
+    values.pop("scaling", None)  # its own sizes are none of these
+
+    def timed() -> float:
+        begun = time.perf_counter()
+        for _ in range(PLANS):
+            judge("prod-us-west", values)
+        return time.perf_counter() - begun
+
+    return timed
 
 
 def preview(project: Project) -> Timed:
@@ -168,7 +218,9 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each (default 3)")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="help, check, preview, boot (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="one of them (default: all); an unknown name lists them"
+    )
     options = parser.parse_args()
     table = Table("what", "against", "ours, best", "floor, best", "ratio", box=None, header_style="bold")
     with benchmarks() as known:

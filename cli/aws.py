@@ -13,6 +13,7 @@ from botocore.config import Config
 
 from cli.errors import Refused
 from cli.words import plain
+from components.scaling import LAUNCH
 
 PATIENCE = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
 """Seconds to connect and for each read, and how often a call is tried in all."""
@@ -42,6 +43,8 @@ class Group:
 
     created: float | None
     instances: frozenset[str]
+    stopped: bool = False
+    """Whether its launches are suspended, as a breaker leaves them."""
 
 
 def group(name: str) -> Group:
@@ -52,7 +55,32 @@ def group(name: str) -> Group:
     if not found:
         return Group(None, frozenset())
     live = (item for item in found[0]["Instances"] if not item["LifecycleState"].startswith("Terminat"))
-    return Group(found[0]["CreatedTime"].timestamp(), frozenset(item["InstanceId"] for item in live))
+    stopped = any(process["ProcessName"] == LAUNCH for process in found[0].get("SuspendedProcesses", ()))
+    return Group(found[0]["CreatedTime"].timestamp(), frozenset(item["InstanceId"] for item in live), stopped)
+
+
+def alarms(prefix: str) -> list[str]:
+    """Names of the alarms that are on, of those whose names start so. Raises `Refused`."""
+    with refusals(f"the alarm {prefix}"):
+        pages = boto3.client("cloudwatch", config=PATIENCE).get_paginator("describe_alarms")
+        found = (alarm for page in pages.paginate(AlarmNamePrefix=prefix) for alarm in page["MetricAlarms"])
+        return [alarm["AlarmName"] for alarm in found if alarm["StateValue"] == "ALARM"]
+
+
+def resume(name: str, nodes: int) -> None:
+    """Let the group of this name launch again: `nodes`, unless it wants some already. Raises `Refused`."""
+    with refusals(f"launches of the group {name}"):
+        client = boto3.client("autoscaling", config=PATIENCE)
+        client.resume_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH])
+        found = client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        if found and not found[0]["DesiredCapacity"]:
+            client.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=nodes)
+
+
+def caller() -> str:
+    """ARN of the user or the role's session whose credentials these are. Raises `Refused`."""
+    with refusals("who you are"):
+        return str(boto3.client("sts", config=PATIENCE).get_caller_identity()["Arn"])
 
 
 def end_instances(group: Group) -> int:
@@ -62,6 +90,12 @@ def end_instances(group: Group) -> int:
         for instance in sorted(group.instances):
             client.terminate_instance_in_auto_scaling_group(InstanceId=instance, ShouldDecrementDesiredCapacity=False)
     return len(group.instances)
+
+
+def send(url: str, body: str) -> None:
+    """Put a message into the queue at this URL. Raises `Refused`."""
+    with refusals("the queue"):
+        boto3.client("sqs", config=PATIENCE).send_message(QueueUrl=url, MessageBody=body)
 
 
 @contextmanager

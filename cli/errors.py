@@ -8,10 +8,11 @@ from components.findings import Finding
 
 
 class Refused(Exception):
-    """Ends the command with exit code 1: one clear line, and one more for each finding. Never a traceback."""
+    """Ends the command with exit code 1, or `code`: one clear line, and one for each finding. Never a traceback."""
 
-    def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
+    def __init__(self, message: str, findings: Sequence[Finding] = (), *, code: int = 1) -> None:
         self.findings = tuple(findings)
+        self.code = code
         super().__init__("\n".join([message, *(f"  {finding}" for finding in findings)]))
 
 

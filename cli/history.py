@@ -196,15 +196,16 @@ class History:
 
 
 def _parse(content: bytes) -> Iterator[Step | Event]:
+    """The lines that are ours: not one that was cut as it was being written, nor what a user's program told."""
     for line in content.splitlines():
         try:
             values = json.loads(line)
-        except ValueError:
-            continue  # the line that was being written when the chunk was cut
-        if "event" in values:
-            known = {name: values.pop(name) for name in ("time", "event", "step", "generation", "world")}
-            yield Event(**known, details=values)
-        else:
-            told = ((name, values[name]) for name in Step.__dataclass_fields__)
-            read: dict[str, Any] = {name: math.nan if value is None else value for name, value in told}
-            yield Step(**read)
+            if "event" in values:
+                known = {name: values.pop(name) for name in ("time", "event", "step", "generation", "world")}
+                yield Event(**known, details=values)
+            else:
+                told = ((name, values[name]) for name in Step.__dataclass_fields__)
+                read: dict[str, Any] = {name: math.nan if value is None else value for name, value in told}
+                yield Step(**read)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cli import datasets, page, report
+from cli import preview as previewing
 from cli import watch as watching
 from cli.errors import Interrupted, Refused
 from cli.history import History
@@ -22,9 +23,16 @@ from trainer import layout
 LONGEST_WATCH_S = 30 * 24 * 3600.0
 
 
-def preview(stack: str, console: Console) -> None:
-    """Show what `up` would change. An embedded cloud that ran for this alone ends with it."""
+def preview(stack: str, console: Console, *, live: bool | None = None) -> None:
+    """Show what `up` would change. An embedded cloud that ran for this alone ends with it.
+
+    A stack of a real cloud is compared with the account where `live`, and planned without one where not; unless that
+    is said, as credentials are there or not. Raises `Refused`.
+    """
     workspace = Workspace(stack)
+    if why := _offline(workspace, live):
+        previewing.offline(workspace, console, why)
+        return
     _reviewed(workspace, console)
     alone = workspace.local and cloud.find(workspace.home) is None
     try:
@@ -50,16 +58,19 @@ def up(stack: str, console: Console, *, sure: bool = False) -> int:
             workspace.pulumi("up", *_consent(workspace, sure), "--suppress-outputs")
             if packing and not datasets.there(datasets.STANDARD_LIBRARY, workspace.bucket()):
                 datasets.upload(packing.result(), workspace.bucket(), console)
-            return _follow(workspace, plan, console, anew=True)
+            return _follow(workspace, plan, console, workspace.own, anew=True)
         except Refused as refused:
             raise Refused(f"{refused}. {_left(workspace)}") from None
 
 
-def watch(stack: str, console: Console) -> int:
-    """Follow the stack's run to its end; print and write its report. Returns the exit code."""
+def watch(stack: str, console: Console, run: str = "") -> int:
+    """Follow a run, by default the one that the cluster is at, to its end; print and write its report.
+
+    Returns the exit code.
+    """
     workspace = Workspace(stack)
     plan, _ = workspace.plan()
-    return _follow(workspace, plan, console)
+    return _follow(workspace, plan, console, run)
 
 
 def down(stack: str, console: Console, *, sure: bool = False) -> None:
@@ -84,6 +95,14 @@ def down(stack: str, console: Console, *, sure: bool = False) -> None:
     _end_cloud(workspace, console)
 
 
+def _offline(workspace: Workspace, live: bool | None) -> str:
+    """Why the stack is to be previewed without an account; empty where it isn't. Raises `Refused`."""
+    if live is not None or workspace.local:
+        return "as --offline asks" if live is False else ""
+    workspace.cloud_environment()  # a shell of the embedded cloud is refused, whatever credentials it has
+    return "" if previewing.signed_in() else "there are no AWS credentials here"
+
+
 def _reviewed(workspace: Workspace, console: Console) -> Plan:
     """The stack's plan, once its warnings are said. Raises `Refused` with all that is wrong."""
     plan, warnings = workspace.plan()
@@ -99,10 +118,10 @@ def _consent(workspace: Workspace, sure: bool) -> list[str]:
     return ["--yes"] if sure else []
 
 
-def _follow(workspace: Workspace, plan: Plan, console: Console, *, anew: bool = False) -> int:
+def _follow(workspace: Workspace, plan: Plan, console: Console, run: str, *, anew: bool = False) -> int:
     """Follow the run. `anew`: the user meant to start it, and hears if it had ended before."""
     stack = workspace.stack
-    run, store = workspace.run()
+    run, store = workspace.run(run)
     if anew and store.exists(layout.OUTCOME):
         told = (
             f"Run {run} ended before, and nothing trains now; its report follows. "
@@ -116,8 +135,8 @@ def _follow(workspace: Workspace, plan: Plan, console: Console, *, anew: bool = 
         where="the embedded cloud on this machine" if workspace.local else f"{plan.spec.cloud} {plan.spec.region}",
         checkpoints_url=store.url(layout.CHECKPOINTS),
         report_path=workspace.home / ("report.html" if stack == LOCAL else f"report-{stack}.html"),
-        group_created=workspace.group().created,
-        job=plan.run.job,
+        group_created=workspace.group().created if run == workspace.own else None,
+        job=workspace.job(run, plan),
     )
     outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S, gone=workspace.gone)
     facts = _with_page(replace(facts, afterwards=_afterwards(workspace)), history, console)

@@ -10,10 +10,15 @@ from cli.history import Boot, History
 from cli.words import Tone, plain
 from trainer.exits import STEP_FAILED
 from trainer.node.membership import DEAD_AFTER_S, LONGEST_GAP_S
-from trainer.node.peers import DONE, DRAINED, DRAINING, FAILED, Card, Generation
+from trainer.node.peers import DONE, DRAINED, DRAINING, FAILED, QUARANTINED, Card, Generation
 
 BOOT_STEPS = tuple(STEP_FAILED)
 """The names of a boot's steps, in order."""
+
+
+HOUR_S = 3600
+NO_CHANCE = 3
+"""Boots that fail in a row, within the hour, before that is said of the run and not of its nodes alone."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,14 @@ class Node:
     state: str
     tone: Tone
     boot_s: float | None
+
+
+def failing(history: History, now: float) -> list[Boot]:
+    """The boots of the last hour, oldest first, where all that ended have failed, and so many that it is no chance."""
+    recent = sorted((boot for boot in history.boots.values() if boot.started > now - HOUR_S), key=lambda b: b.started)
+    failed = [boot for boot in recent if boot.failed]
+    booted = any(step["step"] == BOOT_STEPS[-1] for boot in recent if not boot.failed for step in boot.steps)
+    return failed if len(failed) >= NO_CHANCE and not booted else []
 
 
 @dataclass
@@ -80,6 +93,8 @@ def _state(history: History, card: Card | None, boot: Boot | None, lost: bool) -
         if lost:
             return "lost", "bad"
         return f"booting: {_next_step(boot)}", "busy"
+    if card.state == QUARANTINED:
+        return f"quarantined: {plain(card.reason, 40)}", "bad"
     place = _place(history.generation, card)
     if history.outcome:
         lost = place is None

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from cli import markup
 from cli.charts import NARROW, WIDE, loss_chart, throughput_chart, timeline, timeline_holds
 from cli.figures import Figures, figures
 from cli.history import History
 from cli.moments import why
 from cli.nodes import BOOT_STEPS, nodes
 from cli.report import Facts
-from cli.style import CSS
 from cli.words import counted, duration, loss, plain, size, stamp
 
 MOST_LINES = 100
@@ -32,7 +32,7 @@ def html(history: History, facts: Facts, *, now: float) -> str:
     began = next((at for at in (history.began(facts.group_created), history.first_trained) if at is not None), now)
     sections = (
         _header(found, facts),
-        _figures(found),
+        markup.figures(_key_figures(found)),
         _charts(history, began),
         _generations(history, began),
         _nodes(history),
@@ -42,13 +42,7 @@ def html(history: History, facts: Facts, *, now: float) -> str:
         f"{_date(began)}.</footer>",
     )
     title = f"{found.verdict}: {facts.run}"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    return markup.document(title, sections)
 
 
 def _header(found: Figures, facts: Facts) -> str:
@@ -58,15 +52,6 @@ def _header(found: Figures, facts: Facts) -> str:
         f'<header><p>Training run <span class="id">{escape(facts.run)}</span></p>'
         f'<h1 class="{found.tone}{long}">{escape(found.verdict)}</h1><p>{subject}</p></header>'
     )
-
-
-def _figures(found: Figures) -> str:
-    return f'<dl class="figures">{"".join(_figure(*item) for item in _key_figures(found))}</dl>'
-
-
-def _figure(label: str, value: str, beside: str) -> str:
-    more = f"<small>{escape(beside)}</small>" if beside else ""
-    return f"<div><dt>{escape(label)}</dt><dd>{escape(value)}{more}</dd></div>"
 
 
 def _key_figures(found: Figures) -> Iterator[tuple[str, str, str]]:
@@ -140,7 +125,7 @@ def _generations(history: History, began: float) -> str:
         ])  # fmt: skip
     headings = ("Number", "=Why", "Nodes", ">World", ">Started", ">Length", ">Steps")
     caption = "One for each change of members, newest first."
-    return _table("Generations", caption, headings, rows)
+    return markup.table("Generations", caption, headings, rows)
 
 
 def _nodes(history: History) -> str:
@@ -161,7 +146,7 @@ def _nodes(history: History) -> str:
         for boot in list(history.boots.values())[:MOST_LINES]
         if boot.failure
     ]
-    return _table("Nodes", "Steps of the boot, in seconds.", headings, rows, "".join(failures))
+    return markup.table("Nodes", "Steps of the boot, in seconds.", headings, rows, "".join(failures))
 
 
 def _checkpoints(history: History, facts: Facts, began: float) -> str:
@@ -180,27 +165,7 @@ def _checkpoints(history: History, facts: Facts, began: float) -> str:
     if not rows:
         return f'<section><h2>Checkpoints</h2><p class="note">None in the store.</p>{where}</section>'
     caption = f"{len(history.checkpoints):,} kept of {max(len(saved), len(rows)):,} saved, newest first."
-    return _table("Checkpoints", caption, ("Step", ">Saved", ">Size", ">Training paused for"), rows, where)
-
-
-KINDS = {">": ' class="right"', "=": ' class="why"'}
-
-
-def _table(title: str, caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], below: str = "") -> str:
-    """A section with a table of cells that are HTML already; a heading's sign sets its column's kind."""
-    kinds = [KINDS.get(heading[0], "") for heading in headings]
-    head = "".join(
-        f'<th scope="col"{kind}>{escape(heading.lstrip("".join(KINDS)))}</th>'
-        for heading, kind in zip(headings, kinds, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for cell, kind in zip(row, kinds, strict=True))}</tr>" for row in rows
-    )
-    if not body:
-        return ""
-    compact = ' class="compact"' if len(headings) < 5 else ""
-    table = f"<table{compact}><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<section><h2>{title}</h2><div class="scroll">{table}</div>{below}</section>'
+    return markup.table("Checkpoints", caption, ("Step", ">Saved", ">Size", ">Training paused for"), rows, where)
 
 
 def _job(job: Mapping[str, Any]) -> str:

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.figures import figures, time_left
-from cli.history import History, Step
+from cli.history import Boot, History, Step
 from cli.moments import why
-from cli.nodes import Node, nodes
+from cli.nodes import Node, failing, nodes
 from cli.words import about, counted, duration, loss, plain
 
 TONES = {"good": "green", "busy": "cyan", "bad": "red", "quiet": "dim"}
@@ -27,16 +27,24 @@ MOST_NODES = 12
 """That a table shows; those beyond are summed up."""
 
 
-def status(history: History, *, now: float | None = None, alive: Collection[str] | None = None) -> RenderableType:
+def status(
+    history: History, *, now: float | None = None, alive: Collection[str] | None = None, stopped: bool = False
+) -> RenderableType:
     """How the run stands, for a console.
 
     `alive` are the instances that the fleet's group has now; where that isn't known, nodes show what they last said.
+    `stopped` is a fleet that launches none.
     """
     at = time.time() if now is None else now
-    standing = outcome_line(history)
-    if history.outcome is None and alive is not None and not alive:
-        standing = Text("no node is left: the run stands still until the group has some again", style="red")
-    return Group(Text(f"run {history.run}", style="bold"), *pieces(history, at, gone(history, alive)), standing)
+    standing = [outcome_line(history)] if history.outcome or not stopped else []
+    failed = failing(history, at)
+    if stopped:
+        standing.append(stopped_line(history))
+    elif history.outcome is None and failed:
+        standing = [failing_line(failed)]
+    elif history.outcome is None and alive is not None and not alive:
+        standing = [Text("no node is left: the run stands still until the group has some again", style="red")]
+    return Group(Text(f"run {history.run}", style="bold"), *pieces(history, at, gone(history, alive)), *standing)
 
 
 def gone(history: History, alive: Collection[str] | None) -> frozenset[str]:
@@ -46,9 +54,12 @@ def gone(history: History, alive: Collection[str] | None) -> frozenset[str]:
     return frozenset() if alive is None else frozenset(heard.difference(alive))
 
 
-def as_json(history: History, *, now: float | None = None, alive: Collection[str] | None = None) -> dict[str, Any]:
+def as_json(
+    history: History, *, now: float | None = None, alive: Collection[str] | None = None, stopped: bool = False
+) -> dict[str, Any]:
     """The same for programs: plain values, names as in the figures, times in seconds; null for what isn't finite."""
-    found = asdict(figures(history, time.time() if now is None else now))
+    at = time.time() if now is None else now
+    found = asdict(figures(history, at))
     took_part = found.pop("nodes")
     newest = history.generation
     return {
@@ -61,6 +72,8 @@ def as_json(history: History, *, now: float | None = None, alive: Collection[str
             for node in nodes(history, gone(history, alive))
         ],
         "took_part": list(took_part),
+        "failing": [boot.failure for boot in failing(history, at)],
+        "stopped": stopped,
         "checkpoints": history.checkpoints,
     }
 
@@ -85,6 +98,26 @@ def outcome_line(history: History) -> Text:
     if history.outcome.succeeded:
         return Text("the run is done", style="bold green")
     return Text(f"the run failed: {plain(history.outcome.reason)}", style="bold red")
+
+
+def failing_line(failed: Sequence[Boot]) -> Text:
+    """That no boot succeeds any more, why the last one failed, and what comes of it."""
+    return Text(
+        f"{len(failed)} boots failed within an hour and none succeeded, the last at {plain(str(failed[-1].failure))}. "
+        "At nodes.failed_boots of them the fleet is set to zero",
+        style="bold red",
+    )
+
+
+def stopped_line(history: History) -> Text:
+    """That the fleet launches no more nodes, why the last one failed, and what brings it back."""
+    failed = sorted((boot for boot in history.boots.values() if boot.failed), key=lambda boot: boot.started)
+    last = f", the last at {plain(str(failed[-1].failure))}" if failed else ""
+    return Text(
+        f"the fleet is stopped and launches no nodes: too many failed to boot{last}. "
+        "Once that is mended, bring it back by `trainwright retry`",
+        style="bold red",
+    )
 
 
 def _finite(value: Any) -> Any:

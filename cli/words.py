@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from components.plan import Plan
 
 Tone = Literal["good", "busy", "bad", "quiet"]
 """What a word or line is like, for whoever gives it a colour."""
@@ -57,6 +60,12 @@ def size(count: float) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `1 node`, `12 nodes`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def fleet(plan: Plan) -> str:
+    """A cluster's fleet, where it is, and its run: `2 nodes of m6a.large, 1 worker each, in us-west-2; run a-1b2c`."""
+    nodes = f"{counted(plan.fleet.desired, 'node')} of {plan.instance.name}"
+    return f"{nodes}, {counted(plan.workers, 'worker')} each, in {plan.spec.region}; run {plan.run.id}"
 
 
 def plain(text: str, most: int = 300) -> str:

@@ -20,6 +20,7 @@ from components.plan import Plan
 from emulator import cloud
 from tools import environment, progress, pulumi_cli
 from trainer import layout
+from trainer.node.queue import Queue, Turn, current
 from trainer.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -177,10 +178,32 @@ class Workspace:
         """The cluster's bucket, with the caller's own credentials for a real cloud."""
         return self.open(str(self.outputs["bucket"]))
 
-    def run(self) -> tuple[str, Store]:
-        """The id of the stack's run, and the run's prefix in the bucket."""
-        run = str(self.outputs["run"])
-        return run, self.open(str(self.outputs["bucket"]), layout.run_prefix(run))
+    @property
+    def own(self) -> str:
+        """The id of the run that the stack's file declares."""
+        return str(self.outputs["run"])
+
+    def queue(self) -> Queue:
+        """The cluster's queue, its own run among it."""
+        return Queue(self.bucket(), Turn(self.own, {}))
+
+    def run(self, run: str = "") -> tuple[str, Store]:
+        """The id of a run, and its prefix in the bucket; by default the run that the cluster is at, or was at last.
+
+        Raises `Refused` for one that it never had.
+        """
+        places = self.queue().places() if "queueUrl" in self.outputs else []
+        found = run or (current(places).run if places else self.own)
+        store = self.open(str(self.outputs["bucket"]), layout.run_prefix(found))
+        known = {self.own, *(place.turn.run for place in places)}
+        if found not in known and not store.list(layout.CONTROL):
+            raise Refused(f"stack '{self.stack}' has no run '{found}'. {nearest(found, known)}")
+        return found, store
+
+    def job(self, run: str, plan: Plan) -> Mapping[str, Any]:
+        """A run's job: as it was submitted, or else the plan's."""
+        submitted = {place.turn.run: place.turn.job for place in self.queue().places() if place.turn.number}
+        return submitted.get(run, plan.run.job)
 
     def group(self) -> Group:
         """The fleet's group, as the stack's cloud tells of it now. Raises `Refused`."""
@@ -213,8 +236,8 @@ def _is_engine(pid: int) -> bool:
         return False
 
 
-def stack_values(path: Path) -> dict[str, Any]:
-    """The values of a stack's file, without their namespace. Raises `Refused` where it can't be read."""
+def stack_values(path: Path, namespace: str = NAMESPACE) -> dict[str, Any]:
+    """The values of a stack's file in a namespace, without it. Raises `Refused` where it can't be read."""
     name = f"{path.parent.name}/{path.name}"
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -228,4 +251,4 @@ def stack_values(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise Refused(f"{name}: has no mapping 'config'. Start it with `config:` and put `{NAMESPACE}region:` below")
     ours = ((str(key), value) for key, value in config.items())
-    return {key.removeprefix(NAMESPACE): value for key, value in ours if key.startswith(NAMESPACE)}
+    return {key.removeprefix(namespace): value for key, value in ours if key.startswith(namespace)}

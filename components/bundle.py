@@ -20,7 +20,7 @@ from components import layout
 PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3")
 """boto3 and all that it needs; each is pure Python."""
 
-SERVICES = ("s3",)
+SERVICES = ("autoscaling", "cloudwatch", "s3", "sqs")
 """The services whose models are kept of all that botocore has: those that nodes call. A role's credentials come from
 the instance's metadata, which needs no model."""
 
@@ -53,15 +53,20 @@ def default_folder() -> Path:
 
 def build(folder: Path) -> Bundle:
     """The bundle of this checkout, written to `folder` unless it is there. Raises `PackageNotFoundError`."""
-    content = _archive(sorted([*_trainer(), *_packages()]))
+    content = archive(sorted([*_trainer(), *_packages()]))
     digest = hashlib.sha256(content).hexdigest()
-    path = folder / f"{digest}.tar"
+    return Bundle(written(content, folder, f"{digest}.tar"), digest)
+
+
+def written(content: bytes, folder: Path, name: str) -> Path:
+    """The file of this content and of a name made of its hash, in `folder`, unless it is there."""
+    path = folder / name
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".part")
         temporary.write_bytes(content)
         temporary.replace(path)
-    return Bundle(path, digest)
+    return path
 
 
 def _trainer() -> Iterator[tuple[str, Path]]:
@@ -84,13 +89,18 @@ def _packages() -> Iterator[tuple[str, Path]]:
                 yield target, Path(str(file.locate()))
 
 
-def _archive(files: list[tuple[str, Path]]) -> bytes:
-    """A tar of the files with nothing in it that differs between machines: no times, owners or modes."""
+def archive(files: list[tuple[str, Path]], *, executables: bool = False) -> bytes:
+    """A tar of the files with nothing in it that differs between machines: no times, owners or modes.
+
+    With `executables`, a file that its owner may execute stays so.
+    """
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.open(
+        fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT if executables else tarfile.USTAR_FORMAT
+    ) as tar:
         for target, path in files:
             data = path.read_bytes()
             info = tarfile.TarInfo(target)
-            info.size, info.mode = len(data), 0o644
-            archive.addfile(info, io.BytesIO(data))
+            info.size, info.mode = len(data), 0o755 if executables and path.stat().st_mode & 0o100 else 0o644
+            tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()

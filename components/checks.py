@@ -9,11 +9,16 @@ from typing import Any
 
 from components.capacity import contradictions
 from components.catalog import instance_types
-from components.egress import ENDPOINTS, needs, public_subnets
+from components.code import commanded
+from components.data_nodes import data_checks
+from components.egress import endpoints, needs, public_subnets
+from components.environment import harmless, variables
 from components.findings import Finding, Invalid, Severity, errors, nearest
 from components.node_checks import NODE_CHECKS
 from components.plan import Plan, decide
-from components.spec import NAME, Spec, parse
+from components.scaling import scaling_checks
+from components.spec import NAME, Job, Spec, parse
+from components.tiers import TIER_CHECKS
 
 LONGEST_NAME = 32
 """So that the longest name made of it (`<name>-<role>-<7 hex>`) fits IAM's 64 and S3's 63 characters."""
@@ -125,17 +130,22 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
 def room(plan: Plan) -> Iterator[Finding]:
     """Each zone's subnet holds the whole fleet, since a zone may be the only one that has capacity."""
-    needed = plan.most_nodes * sum(nic.addresses for nic in plan.nics)
+    needed = plan.most_addresses
     extra = plan.most_nodes - plan.fleet.max
     replaced = f" and {extra} that replace spot nodes at risk" if extra else ""
+    beside = _beside(plan)
     for subnet in () if plan.spec.network.vpc else plan.subnets:
         if subnet.addresses < needed:
             yield Finding(
                 "network.cidr",
                 f"{plan.spec.network.cidr} leaves {subnet.addresses} addresses in {subnet.zone}, "
-                f"too few for {plan.fleet.max} nodes{replaced}",
+                f"too few for {plan.fleet.max} nodes{replaced}{beside}",
                 "Take a larger network, such as 10.0.0.0/16, or lower nodes.max",
             )
+
+
+def _beside(plan: Plan) -> str:
+    return f" beside {plan.data.fleet.max} data nodes" if plan.data else ""
 
 
 def trainable(plan: Plan) -> Iterator[Finding]:
@@ -151,10 +161,11 @@ def trainable(plan: Plan) -> Iterator[Finding]:
 def shared_out(plan: Plan) -> Iterator[Finding]:
     """Each worker of the largest world gets at least one sample of a step."""
     world = plan.fleet.max * plan.workers
-    if plan.spec.job.batch < world:
+    job = plan.spec.job
+    if isinstance(job, Job) and job.batch < world:
         yield Finding(
             "job.batch",
-            f"{plan.spec.job.batch} samples can't be shared out to {world} workers "
+            f"{job.batch} samples can't be shared out to {world} workers "
             f"(nodes.max {plan.fleet.max}, {plan.workers} each)",
             f"Raise it to {world} or more",
         )
@@ -163,7 +174,7 @@ def shared_out(plan: Plan) -> Iterator[Finding]:
 def warmed_up(plan: Plan) -> Iterator[Finding]:
     """The learning rate reaches its peak before the run ends."""
     job = plan.spec.job
-    if job.warmup_steps >= job.steps:
+    if isinstance(job, Job) and job.warmup_steps >= job.steps:
         yield Finding(
             "job.warmup_steps",
             f"{job.warmup_steps} leave nothing of the {job.steps} steps",
@@ -267,23 +278,26 @@ def way_out(spec: Spec) -> Iterator[Finding]:
 
 def room_for_ways_out(plan: Plan) -> Iterator[Finding]:
     """Interface endpoints take an address each in every subnet (PrivateLink guide); NAT gateways, a subnet a zone."""
-    network, needed = plan.spec.network, plan.most_nodes * sum(nic.addresses for nic in plan.nics)
+    network, needed, beside = plan.spec.network, plan.most_addresses, _beside(plan)
     if network.vpc:
         return
     if network.egress == "nat" and isinstance(public := public_subnets(plan), Finding):
         yield public
+    ways = len(endpoints(plan.spec))
     for subnet in plan.subnets if network.egress == "endpoints" else ():
-        if needed <= subnet.addresses < needed + len(ENDPOINTS):
+        if needed <= subnet.addresses < needed + ways:
             yield Finding(
                 "network.cidr",
                 f"{network.cidr} leaves {subnet.addresses} addresses in {subnet.zone}, too few for {plan.most_nodes} "
-                f"nodes and {len(ENDPOINTS)} endpoints",
+                f"nodes{beside} and {ways} endpoints",
                 "Take a larger network, such as 10.0.0.0/16, or lower nodes.max",
             )
 
 
 SPEC_CHECKS: tuple[Callable[[Spec], Iterator[Finding]], ...] = (
     tagged,
+    commanded,
+    variables,
     zones,
     sizes,
     brought,
@@ -298,5 +312,9 @@ PLAN_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     shared_out,
     warmed_up,
     room_for_ways_out,
+    data_checks,
+    harmless,
+    scaling_checks,
     *NODE_CHECKS,
+    *TIER_CHECKS,
 )

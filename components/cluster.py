@@ -38,6 +38,14 @@ class TrainingCluster(pulumi.ComponentResource):
     """Name of the group that keeps the nodes."""
     key_arn: pulumi.Output[str]
     """ARN of the key that encrypts bucket and disks."""
+    queue_url: pulumi.Output[str] | None
+    """URL of the queue whose backlog adds nodes, where the spec asks for one."""
+    data_group: pulumi.Output[str] | None
+    """Name of the group that keeps the data nodes, where the spec asks for any."""
+    audit_bucket: pulumi.Output[str] | None
+    """Name of the locked bucket of the audit record, where there is one."""
+    evidence_key_arn: pulumi.Output[str] | None
+    """ARN of the key that signs certificates of erasure, where there is an audit record."""
     run: str
     """Id of the run that the nodes train."""
     cost: dict[str, Any]
@@ -57,6 +65,10 @@ class TrainingCluster(pulumi.ComponentResource):
             "bucket": self.bucket,
             "group": self.group,
             "keyArn": self.key_arn,
+            **({"queueUrl": self.queue_url} if self.queue_url is not None else {}),
+            **({"dataGroup": self.data_group} if self.data_group is not None else {}),
+            **({"auditBucket": self.audit_bucket} if self.audit_bucket is not None else {}),
+            **({"evidenceKeyArn": self.evidence_key_arn} if self.evidence_key_arn is not None else {}),
             "run": self.run,
             "cost": self.cost,
         }
@@ -74,7 +86,19 @@ class TrainingCluster(pulumi.ComponentResource):
     def _declare_aws(self, plan: Plan) -> None:
         import pulumi_aws as aws  # noqa: PLC0415  a cluster on another cloud never loads it
 
-        from components.aws import alarms, audit, fleet, network, roles, security, storage  # noqa: PLC0415
+        from components.aws import (  # noqa: PLC0415
+            alarms,
+            audit,
+            breaker,
+            fleet,
+            lustre,
+            network,
+            queue,
+            roles,
+            scaling,
+            security,
+            storage,
+        )
 
         provider = self.get_provider("aws:index:Provider") or aws.Provider(
             f"{plan.name}-aws", region=plan.spec.region, opts=pulumi.ResourceOptions(parent=self)
@@ -84,6 +108,10 @@ class TrainingCluster(pulumi.ComponentResource):
             nodes = plan.spec.nodes
             root_device = fleet.find_root_device(
                 nodes.image, security.asking(child), nodes.confidential, plan.instance.boot_modes
+            )
+            data = plan.data
+            data_device = (
+                fleet.find_root_device(data.image, security.asking(child), key="data_nodes.image") if data else ""
             )
         except Invalid as invalid:
             raise InvalidArgs(plan.name, invalid) from None
@@ -95,9 +123,29 @@ class TrainingCluster(pulumi.ComponentResource):
         reachable = network.declare(plan, bucket.arn, child)
         objects = storage.declare_objects(plan, stored, bundle, child)
         record = audit.declare(plan, bucket.arn, reachable, child) if plan.spec.audit.enabled else None
-        first = [*objects, *(record.ready if record else [])]
-        group = fleet.declare(plan, reachable, identity, bucket, bundle, key.arn, root_device, first, child)
-        if record:
-            alarms.declare(plan, record, reachable, group, bucket, child)
-        roles.declare(plan, bucket.arn, key.arn, group, identity, record, child)
+        wanted = plan.spec.storage.lustre
+        warm = lustre.declare(plan, wanted, reachable, stored, key.arn, child) if wanted else None
+        first = [*objects, *(record.ready if record else []), *(warm.ready if warm else [])]
+        source = warm.source if warm else ""
+        work = queue.declare(plan, identity, bucket.arn, key.arn, child)
+        url = work.id if work else ""  # which it is, and known first
+        group = fleet.declare(
+            plan, reachable, identity, bucket, bundle, key.arn, root_device, first, child, source, url
+        )
+        scaling.declare(plan, group, identity, bucket, work, child)
+        topic = alarms.declare(plan, record, reachable, group, bucket, work, child) if record else None
+        breaker.declare(plan, plan.pool, group, topic.arn if topic else None, child)
+        data_identity = None
+        serving = None
+        if data:
+            data_identity = security.declare_data_identity(plan, data, bucket.arn, key.arn, child)
+            serving = fleet.declare_data(
+                plan, data, reachable, data_identity, bucket, bundle, key.arn, data_device, first, child
+            )
+            breaker.declare(plan, data, serving, topic.arn if topic else None, child)
+        roles.declare(plan, bucket.arn, key.arn, group, identity, record, child, data_identity, work)
         self.bucket, self.group, self.key_arn = bucket.bucket, group.name, key.arn
+        self.queue_url = work.url if work else None
+        self.data_group = serving.name if serving else None
+        self.audit_bucket = record.bucket.bucket if record else None
+        self.evidence_key_arn = security.declare_evidence_key(plan, child).arn if record else None

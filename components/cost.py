@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Any
 
@@ -16,6 +16,9 @@ from components.plan import Plan
 
 HOURS = 730
 """Hours in a month: 365 days of 24 hours over 12 (AWS Pricing Calculator, "Pricing assumptions")."""
+
+DATA = "data nodes"
+"""What their line is called, beside the ways in which the others can be bought."""
 
 RESERVED = "reserved"
 MIXED = "mixed"
@@ -70,12 +73,14 @@ class Cost:
     lines: tuple[Line, ...]
     prices: tuple[Price, ...]
     unknown: tuple[str, ...]
+    data: Line | None = None
+    """Data nodes, which come on top however the others are bought."""
 
     def text(self, width: int = 80) -> str:
         """An aligned table, and below it the dates of the prices and what isn't counted."""
         head = f"cost of {self.type} in {self.region}, bought {self.purchase}; a month is {HOURS} hours"
         cells = [("", "nodes", "USD an hour", "USD a month")]
-        for line in self.lines:
+        for line in [*self.lines, *([self.data] if self.data else [])]:
             cells.append((line.purchase, f"{line.nodes:,}", _shown(line.per_hour), _shown(line.per_month)))
         widths = [max(len(row[column]) for row in cells) for column in range(4)]
         table = [f"  {row[0]:<{widths[0]}}" + "".join(f"  {row[i]:>{widths[i]}}" for i in (1, 2, 3)) for row in cells]
@@ -103,6 +108,7 @@ class Cost:
             "perMonthAtMax": by_purchase(self.max, HOURS),
             "prices": [f"{price.purchase}: {price.date}, from {price.source}" for price in self.prices],
             "notCounted": list(self.unknown),
+            **({"dataNodes": _data_outputs(self.data)} if self.data else {}),
         }
 
 
@@ -117,6 +123,7 @@ def cost(plan: Plan) -> Cost:
     chosen = str(nodes.capacity)
     ways = [chosen, *(purchase for purchase in prices if purchase != chosen)]
     sizes = sorted({plan.fleet.desired, plan.fleet.max})
+    data_price = _data_price(plan)
     lines = [Line(way, size, _per_hour(plan, way, size, prices)) for way in ways for size in sizes]
     return Cost(
         type=instance.name,
@@ -125,9 +132,27 @@ def cost(plan: Plan) -> Cost:
         desired=plan.fleet.desired,
         max=plan.fleet.max,
         lines=tuple(lines),
-        prices=tuple(found for found in prices.values() if found),
-        unknown=tuple(_unknown(plan, [purchase for purchase, found in prices.items() if not found])),
+        prices=tuple(found for found in (*prices.values(), data_price) if found),
+        unknown=tuple(_unknown(plan, [purchase for purchase, found in prices.items() if not found], data_price)),
+        data=_data_line(plan.data.fleet.desired, data_price) if plan.data else None,
     )
+
+
+def _data_price(plan: Plan) -> Price | None:
+    """Of one data node, by the name of its line."""
+    if plan.data is None:
+        return None
+    found = price(plan.spec.cloud, plan.data.instance.name, plan.spec.region, "on-demand", plan.spec.prices)
+    return replace(found, purchase=DATA) if found else None
+
+
+def _data_line(nodes: int, found: Price | None) -> Line:
+    return Line(DATA, nodes, Amount(found.low, found.high).times(nodes) if found else None)
+
+
+def _data_outputs(line: Line) -> dict[str, Any]:
+    hour, month = line.per_hour, line.per_month
+    return {"perHour": hour.rounded() if hour else None, "perMonth": month.rounded() if month else None}
 
 
 def _per_hour(plan: Plan, way: str, size: int, prices: dict[str, Price | None]) -> Amount | None:
@@ -153,7 +178,7 @@ def _mixed(plan: Plan, size: int, on_demand: Price | None, spot: Price | None) -
     )
 
 
-def _unknown(plan: Plan, missing: Iterable[str]) -> Iterator[str]:
+def _unknown(plan: Plan, missing: Iterable[str], data_price: Price | None) -> Iterator[str]:
     """What isn't counted, and why."""
     name, nodes = plan.instance.name, plan.spec.nodes
     if purchases := ", ".join(missing):
@@ -161,9 +186,18 @@ def _unknown(plan: Plan, missing: Iterable[str]) -> Iterator[str]:
             f"{name} in {plan.spec.region} bought {purchases}: no price has a source; "
             f"state it below prices.{name} in the stack's file"
         )
+    if plan.data and not data_price:
+        data = plan.data.instance.name
+        yield f"data nodes: no price of {data} has a source; state it below prices.{data} in the stack's file"
     if nodes.alternatives:
         yield f"nodes of {', '.join(nodes.alternatives)}, which may be bought instead, at their own prices"
-    yield f"root disks, {nodes.disk_gb:,} GiB a node: no price of gp3 has a source"
+    beside = f" and {plan.data.disk_gb:,} GiB a data node" if plan.data else ""
+    yield f"root disks, {nodes.disk_gb:,} GiB a node{beside}: no price of gp3 has a source"
+    if lustre := plan.spec.storage.lustre:
+        yield (
+            f"the file system, {lustre.size_gib:,} GiB at {lustre.throughput} MB/s for each TiB: no price of FSx for "
+            "Lustre has a source"
+        )
     yield USE
 
 

@@ -16,6 +16,9 @@ SESSION_MANAGER = ("ssm", "ssmmessages", "ec2messages")
 ENDPOINTS = ("ec2", "autoscaling", "kms", "sts", *SESSION_MANAGER, "logs", "monitoring")
 """AWS's services that a private node may call (facts: B8), as their endpoints are named; S3 has its gateway."""
 
+QUEUE = "sqs"
+"""The one that nodes of a cluster with a queue call too."""
+
 
 @dataclass(frozen=True)
 class Need:
@@ -32,6 +35,15 @@ def needs(spec: Spec) -> Iterator[Need]:
         yield Need("security.operators", "Session Manager", SESSION_MANAGER)
         if spec.audit.enabled:
             yield Need("audit.enabled", "the record of operators' sessions", ("logs",))
+    if spec.scaling:
+        yield Need("scaling", "a way for nodes' metrics to CloudWatch", ("monitoring",))
+        if spec.scaling.queue:
+            yield Need("scaling.queue", "a way for the count of what waits", (QUEUE,))
+
+
+def endpoints(spec: Spec) -> tuple[str, ...]:
+    """The services that have an endpoint where nodes' way out is by those."""
+    return (*ENDPOINTS, QUEUE) if spec.scaling and spec.scaling.queue else ENDPOINTS
 
 
 def public_subnets(plan: Plan) -> tuple[Subnet, ...] | Finding:

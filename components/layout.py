@@ -8,6 +8,31 @@ FLEET = "fleet.json"
 BUNDLES = "bundles/"
 DATASETS = "datasets/"
 RUNS = "runs/"
+QUEUE = "queue/"
+"""Runs that were submitted."""
+
+OUTCOME = "control/outcome.json"
+"""How a run ended, below its own prefix; a run that has one is over."""
+
+DATA = "data/"
+"""What data nodes say of themselves."""
+
+DATA_NODES = f"{DATA}nodes/"
+"""Where each data node says how it is reached, again and again while it is there."""
 
 CHECKPOINTS = "checkpoints/"
 """Below a run's own prefix."""
+
+
+AUDIT = "audit/"
+"""Below a run's own prefix: its audit record, to which pages are added and none is changed."""
+
+
+def launch(run: str, digest: str) -> str:
+    """The key of what was declared for a run, a page of its audit record."""
+    return f"{RUNS}{run}/{AUDIT}launch-{digest}.json"
+
+
+def code(sha256: str) -> str:
+    """The key of a user's own code, by its hash; nodes may read it as they read bundles."""
+    return f"{BUNDLES}code-{sha256}.tar"

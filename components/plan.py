@@ -12,9 +12,10 @@ from typing import Any
 
 from components.capacity import Capacity, choose
 from components.catalog import InstanceType, find
+from components.code import Code, pack
 from components.fabric import PLAIN, Kind, Nic, layout
 from components.findings import Finding, Invalid
-from components.spec import Nodes, Spec
+from components.spec import CommandJob, Nodes, Spec
 
 SMALLEST_SUBNET = 28
 """AWS takes subnets from /16 to /28 (VPC user guide, "Subnet sizing"); Alibaba Cloud from /16 to /29."""
@@ -23,7 +24,16 @@ RESERVED_ADDRESSES = 5
 """Addresses that AWS keeps in each subnet (VPC user guide, "Subnet sizing"); Alibaba Cloud keeps four."""
 
 DRAIN_S = 120
-"""Seconds that a node which is to go gets first: what a spot node gets, and more than the agent's own grace."""
+"""Seconds that a node which is to go gets first: what a spot node gets, and more than the agent's own grace.
+
+Auto Scaling takes 30 to 7,200 (Auto Scaling API, PutLifecycleHook); no heartbeat extends it here.
+"""
+
+HOOK = "drain"
+"""Name of the hook, within the group, that a node which is to go waits in until it says that it is done."""
+
+SWITCHED = frozenset({"A100", "H100", "H200", "B200", "B300"})
+"""GPUs that meet over NVSwitch where there are several, and then need NVIDIA's fabric manager (its user guide)."""
 
 REBALANCING = 0.1
 """Share of a group that may run beyond its maximum while spot nodes at risk are replaced (Auto Scaling user guide,
@@ -54,6 +64,27 @@ class Fleet:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Nodes that are alike, as their template and group are declared. `one` is what one of them is called."""
+
+    one: str
+    instance: InstanceType
+    image: str
+    disk_gb: int
+    nics: tuple[Nic, ...]
+    capacity: Capacity
+    fleet: Fleet
+    refresh: bool = True
+    containers: bool = False
+    confidential: str = "none"
+
+    @property
+    def efa(self) -> bool:
+        """These nodes talk over EFA."""
+        return any(nic.kind is not Kind.ENA for nic in self.nics)
+
+
+@dataclass(frozen=True)
 class Run:
     """The training job. `id` changes with the job and with nothing else: a scaled or repaired cluster goes on."""
 
@@ -76,6 +107,10 @@ class Plan:
     fleet: Fleet
     run: Run
     tags: Mapping[str, str]
+    data: Pool | None = None
+    """Data nodes, where there are any."""
+    code: Code | None = None
+    """The user's own code, where the job has some."""
 
     @property
     def types(self) -> tuple[tuple[str, InstanceType], ...]:
@@ -84,9 +119,26 @@ class Plan:
         return ("nodes.type", self.instance), *others
 
     @property
+    def pool(self) -> Pool:
+        """The nodes that train."""
+        nodes = self.spec.nodes
+        return Pool(
+            "node",
+            self.instance,
+            nodes.image,
+            nodes.disk_gb,
+            self.nics,
+            self.capacity,
+            self.fleet,
+            nodes.refresh,
+            nodes.containers,
+            nodes.confidential,
+        )
+
+    @property
     def efa(self) -> bool:
         """Nodes talk over EFA."""
-        return any(nic.kind is not Kind.ENA for nic in self.nics)
+        return self.pool.efa
 
     @property
     def placed(self) -> bool:
@@ -103,10 +155,30 @@ class Plan:
         return DRAIN_S if self.efa or self.instance.accelerators or self.capacity.interruptible else 0
 
     @property
+    def hook(self) -> str:
+        """The hook that a node itself ends once it is done; none where it can't reach Auto Scaling to say so."""
+        return HOOK if self.drain_s and self.spec.network.egress != "bucket" else ""
+
+    @property
+    def efa_devices(self) -> int:
+        """EFA devices of a node."""
+        return sum(nic.kind is not Kind.ENA for nic in self.nics)
+
+    @property
+    def switched(self) -> bool:
+        """Any node's GPUs are joined by NVSwitch, of whichever type it is."""
+        return all(kind.gpus > 1 and kind.accelerator in SWITCHED for _, kind in self.types)
+
+    @property
     def most_nodes(self) -> int:
         """Nodes that may run at one time."""
         extra = math.ceil(self.fleet.max * REBALANCING) if self.capacity.interruptible else 0
         return self.fleet.max + extra
+
+    @property
+    def most_addresses(self) -> int:
+        """Addresses that nodes of every kind may take at one time."""
+        return self.most_nodes * sum(nic.addresses for nic in self.nics) + (self.data.fleet.max if self.data else 0)
 
 
 def decide(name: str, spec: Spec) -> Plan:
@@ -116,15 +188,20 @@ def decide(name: str, spec: Spec) -> Plan:
     others = [_find(spec, kind, f"nodes.alternatives.{index}") for index, kind in enumerate(nodes.alternatives)]
     nics = PLAIN if isinstance(instance, Finding) else interfaces(nodes, instance, "nodes.type")
     subnets = split(spec.network.cidr, spec.network.zones)
+    data = _data(spec)
+    code = pack(spec.job.code) if isinstance(spec.job, CommandJob) and spec.job.code else None
     alternatives = tuple(found for found in others if not isinstance(found, Finding))
     if (
         isinstance(instance, Finding)
         or isinstance(nics, Finding)
         or isinstance(subnets, Finding)
+        or isinstance(data, Finding)
+        or isinstance(code, Finding)
         or len(alternatives) < len(others)
     ):
-        raise Invalid([found for found in (instance, *others, nics, subnets) if isinstance(found, Finding)])
-    job = spec.job.model_dump(mode="json")
+        found = (instance, *others, nics, subnets, data, code)
+        raise Invalid([finding for finding in found if isinstance(finding, Finding)])
+    job = spec.job.model_dump(mode="json") | ({"code": code.sha256} if code else {})
     return Plan(
         name=name,
         spec=spec,
@@ -137,7 +214,21 @@ def decide(name: str, spec: Spec) -> Plan:
         fleet=Fleet(nodes.min, nodes.desired, nodes.max or nodes.desired),
         run=Run(run_id(job), job),
         tags={**spec.tags, "trainwright:cluster": name},
+        data=data,
+        code=code,
     )
+
+
+def _data(spec: Spec) -> Pool | Finding | None:
+    """Data nodes: plain interface, on demand, and of their own size whatever the fleet's."""
+    wanted = spec.data_nodes
+    if wanted is None:
+        return None
+    found = _find(spec, wanted.type, "data_nodes.type")
+    if isinstance(found, Finding):
+        return found
+    fleet = Fleet(wanted.count, wanted.count, wanted.count)
+    return Pool("data-node", found, wanted.image or spec.nodes.image, wanted.disk_gb, PLAIN, Capacity(), fleet)
 
 
 def _find(spec: Spec, name: str, path: str) -> InstanceType | Finding:

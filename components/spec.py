@@ -16,12 +16,15 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from components.catalog import Facts, Rates, faults, unpriceable
@@ -44,6 +47,7 @@ REASONS = {
     "less_than": "must be less than {lt}, not {given}",
     "less_than_equal": "must be at most {le}, not {given}",
     "too_short": "is empty",
+    "string_too_short": "is empty",
     "too_long": "has {actual_length} entries, at most {max_length} are possible",
     "string_too_long": "'{given}' is longer than {max_length} characters",
     "string_pattern_mismatch": "'{given}' is not of the right form",
@@ -74,6 +78,13 @@ def _private_network(value: str) -> str:
         reason = f"'{value}' is not an IPv4 network such as 10.0.0.0/16, with no bits set past its prefix"
         raise ValueError(reason) from None
     return value
+
+
+def _number_as_text(value: Any) -> Any:
+    """A number as it would be typed in a shell; what true and false would be there, nobody knows."""
+    if value is True or value is False:
+        raise ValueError(f"must be text or a number, not {str(value).lower()}: write it in quotes")
+    return str(value) if isinstance(value, int | float) else value
 
 
 class Part(BaseModel):
@@ -172,17 +183,82 @@ class Nodes(Part):
     )
     containers: bool = Field(False, description="Workers run in containers: lets instance metadata cross one more hop.")
     refresh: bool = Field(
-        True, description="Replace running nodes when what they boot with changes (job, image, type, trainer)."
+        True,
+        description="Replace running nodes when what they boot with changes (job, image, type, trainer): all at once, "
+        "as a gang can't train half in the old way. Nodes that boot so already stay. Nothing is rolled back: where the "
+        "new ones fail to boot, `failed_boots` ends it.",
+    )
+    failed_boots: int = Field(
+        10,
+        ge=1,
+        le=1000,
+        description="Nodes that may fail within an hour before the fleet is set to zero, so that one which can't boot "
+        "isn't launched and paid for over and over. Spot interruptions are not counted. A fleet that `scaling` sizes "
+        "launches none from then on, until `trainwright retry`.",
     )
 
 
+class DataNodes(Part):
+    """Nodes, bought on demand, that hold the run's dataset and serve it to those that train, inside the VPC.
+
+    Shards travel without TLS, to nodes of the cluster alone, where most types encrypt what travels between instances
+    (EC2 user guide, "Data protection in Amazon EC2"). Each is verified by its SHA-256; where one fails, the bucket is
+    read.
+    """
+
+    type: str = Field(description="Instance type, one for storage such as `i4i.32xlarge` or `i3en.24xlarge`.")
+    count: int = Field(
+        1, ge=1, le=10, description="Data nodes to keep, also after the run; each holds the whole dataset."
+    )
+    image: str | None = Field(
+        None, pattern=IMAGE, description="Their machine image, with what `nodes.image` needs; that one if unset."
+    )
+    disk_gb: int = Field(100, ge=8, le=16384, description="Encrypted root disk, GiB.")
+
+
+class Cold(Part):
+    """What of the bucket moves to a cheaper class of storage as it ages, and isn't needed by a run any more.
+
+    Objects below 128 KiB stay where they are. Objects are paid for in their new class for 90 days at least, in
+    `deep-archive` for 180. From `glacier` and `deep-archive` they are read only after a restore of hours.
+    """
+
+    prefix: str = Field(
+        pattern=r"^[A-Za-z0-9._/-]+$",
+        max_length=200,
+        description="What keys begin with, below `datasets/` or `runs/`, such as `runs/gpt-0a1b2c3d/`.",
+    )
+    after_days: int = Field(ge=1, le=36500, description="Days after which an object, if not replaced, moves.")
+    class_: Literal["glacier-ir", "glacier", "deep-archive"] = Field(
+        alias="class", description="Where it moves: each is cheaper to keep in than the one before, and dearer to read."
+    )
+
+
+class Lustre(Part):
+    """A file system that shows the bucket's datasets, so that they are read without being fetched (FSx for Lustre).
+
+    PERSISTENT_2 on SSDs, in the one zone of the nodes, compressed with LZ4, encrypted with the data key. Changes to
+    `datasets/` in the bucket appear in it; nothing of it is written to the bucket. A node checks that the dataset there
+    is whole by the hash of each shard, and otherwise, or where it can't mount it, fetches it from the bucket as ever.
+    """
+
+    size_gib: int = Field(1200, ge=1200, description="Size, GiB: 1200, or a multiple of 2400.")
+    throughput: Literal[125, 250, 500, 1000] = Field(125, description="Megabytes a second for each TiB of it.")
+
+
 class Storage(Part):
-    """The bucket that holds bundle, datasets and runs."""
+    """The bucket that holds bundle, datasets and runs, and what is faster or cheaper than it."""
 
     noncurrent_days: int = Field(
         7,
         ge=1,
         description="Days that overwritten and deleted objects can be brought back; retired checkpoints, one day.",
+    )
+    lustre: Lustre | None = Field(
+        None, description="A fast file system that shows the bucket's datasets to nodes: `size_gib`, `throughput`."
+    )
+    cold: tuple[Cold, ...] = Field(
+        (), max_length=20, description="What moves to Glacier's classes as it ages: `prefix`, `after_days`, `class`."
     )
 
 
@@ -193,7 +269,10 @@ class Security(Part):
         "1.2", description="Least version of TLS that the buckets take; AWS itself takes nothing below 1.2."
     )
     trainers: tuple[Principal, ...] = Field(
-        (), max_length=20, description="ARNs of users and roles that may put datasets and read runs."
+        (),
+        max_length=20,
+        description="ARNs of users and roles that may put datasets, read runs and, where there is a queue, submit jobs "
+        "and end runs.",
     )
     operators: tuple[Principal, ...] = Field(
         (),
@@ -227,6 +306,59 @@ class Audit(Part):
     )
 
 
+class Queue(Part):
+    """The cluster's queue of jobs, and how many nodes what waits in it asks for. Each that waits is a message."""
+
+    backlog: int = Field(1, ge=1, le=100_000, description="Messages that may wait for each node before more are added.")
+    attempts: int = Field(
+        3, ge=1, le=1000, description="Times that a message is handed out before it is put aside, as a dead letter."
+    )
+
+
+class Schedule(Part):
+    """A size that the fleet is set to, again and again."""
+
+    cron: str = Field(
+        max_length=255, description="When: minute, hour, day of month, month, day of week, such as `0 7 * * MON-FRI`."
+    )
+    time_zone: str = Field("Etc/UTC", description="The time zone of `cron`, by its IANA name, such as Europe/Berlin.")
+    nodes: int = Field(ge=0, le=1000, description="Nodes to keep running from then on; `nodes.max` at most.")
+
+
+class Scaling(Part):
+    """What changes the fleet's size by itself. Each change costs a gang that trains a checkpoint and a restart."""
+
+    gpu_target: int | None = Field(
+        None, ge=1, le=100, description="GPU utilisation, percent, above which nodes are added; it takes none away."
+    )
+    queue: Queue | None = Field(
+        None,
+        description="`true`, or a mapping: a queue of the cluster's own, for jobs of `trainwright submit`. Its "
+        "nodes train them one after another, once `job` has ended; its backlog adds nodes, all that it asks for at "
+        "once, and `nodes.min` at least; from zero, too.",
+    )
+    schedules: tuple[Schedule, ...] = Field((), max_length=100, description="Sizes by the clock.")
+    idle_minutes: int | None = Field(
+        None,
+        ge=5,
+        le=240,
+        description="Minutes after the run's end, with nothing in the queue, that the fleet is set to zero; with "
+        "`queue` 15 if unset, else never.",
+    )
+    warmup_seconds: int = Field(
+        600,
+        ge=60,
+        le=3600,
+        description="Seconds in which nodes that were added boot, join and train; till then they count as on the way.",
+    )
+
+    @field_validator("queue", mode="before")
+    @classmethod
+    def _true_is_a_queue(cls, value: Any) -> Any:
+        """`queue: true` is a queue with nothing said of it, `false` none."""
+        return ({} if value else None) if isinstance(value, bool) else value
+
+
 class Catalog(Part):
     """Instance types as you know them better than the catalog does."""
 
@@ -257,6 +389,26 @@ class Checkpoint(Part):
     every_steps: int = Field(50, ge=1, description="Optimizer steps between checkpoints.")
     every_seconds: float = Field(300.0, gt=0, description="Seconds between checkpoints, whichever comes first.")
     keep: int = Field(3, ge=2, description="Newest checkpoints kept; never fewer than two, as the last may be torn.")
+    keep_days: float = Field(
+        0.0,
+        ge=0,
+        description="Days after which one of these goes too, counted back from the newest; 0 for no limit. The newest "
+        "two stay.",
+    )
+
+
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+Setting = Annotated[str, BeforeValidator(_number_as_text), Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=1024)]
+"""A variable of a process, and its value: one line of text; a number is what YAML makes of `0`."""
+
+ENVIRONMENT = (
+    "Variables for each worker, by name, such as `NCCL_DEBUG: WARN`; they stand above those that the cluster sets (see "
+    "[environment.md](environment.md)). No secrets: whoever may read the bucket can read them."
+)
+NCCL_DEBUG = (
+    "Have NCCL tell, in a log of each rank's own, which network, plugins and rings it takes: `NCCL_DEBUG=INFO`; "
+    "`trainwright logs --stream nccl` shows it."
+)
 
 
 class Job(Part):
@@ -277,8 +429,69 @@ class Job(Part):
     weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
     clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
     precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="Autocast precision.")
+    sharding: Literal["ddp", "fsdp"] = Field(
+        "ddp",
+        description="How workers share the model: `ddp`, each holds all of it; `fsdp`, each holds a part of each, "
+        "for models beyond one GPU's memory.",
+    )
+    activation_checkpointing: bool = Field(
+        False, description="Recompute each block's activations in the backward pass, which takes time and saves memory."
+    )
+    compile: bool = Field(False, description="Compile each block with torch.compile; takes a minute at each start.")
     model: Model = Field(default_factory=Model, description="The model.")
     checkpoint: Checkpoint = Field(default_factory=Checkpoint, description="Checkpoints.")
+    environment: dict[Variable, Setting] = Field(default_factory=dict, max_length=64, description=ENVIRONMENT)
+    nccl_debug: bool = Field(False, description=NCCL_DEBUG)
+
+
+class CommandJob(Part):
+    """With `command`, the run of your own program: the agent starts it once for each worker, with what torchrun
+    puts into its environment; see [environment.md](environment.md). There are none of the bundled trainer's keys then.
+    """
+
+    name: str = Field(pattern=NAME, max_length=40, description="The run's name: lower-case letters, digits, hyphens.")
+    command: tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...] = Field(
+        min_length=1,
+        max_length=256,
+        description="The program and its arguments, word by word; no shell reads them. A first word `python` is the "
+        "Python of `nodes.python`.",
+    )
+    code: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1024,
+        description="A folder of your code, from where Pulumi.yaml lies: it goes to every node, where the command runs "
+        "in it. Without version control, caches and files named like secrets; 64 MiB and 5,000 files at most.",
+    )
+    dataset: str = Field(
+        "",
+        pattern=f"{NAME}|^$",
+        max_length=63,
+        description="A dataset in the bucket, put there by `trainwright data pack`, which nodes fetch first; none if "
+        "unset.",
+    )
+    launcher: Literal["torchrun-env", "mpirun", "deepspeed"] = Field(
+        "torchrun-env",
+        description="What starts the command: `torchrun-env`, the agent, once for each worker; `mpirun`, of the image, "
+        "on the first node, from which it must reach the others; `deepspeed`, of the image, on each node.",
+    )
+    environment: dict[Variable, Setting] = Field(default_factory=dict, max_length=64, description=ENVIRONMENT)
+    nccl_debug: bool = Field(False, description=NCCL_DEBUG)
+
+
+TRAINED, COMMANDED = "[trained]", "[commanded]"
+"""How pydantic's locations tell the two kinds of jobs apart: no key of a file looks so."""
+
+JOBS: dict[str, type[Part]] = {TRAINED: Job, COMMANDED: CommandJob}
+
+
+def _kind_of_job(value: Any) -> str:
+    """A job with a command is the user's own, whatever else it says."""
+    own = "command" in value if isinstance(value, Mapping) else isinstance(value, CommandJob)
+    return COMMANDED if own else TRAINED
+
+
+AnyJob = Annotated[Annotated[Job, Tag(TRAINED)] | Annotated[CommandJob, Tag(COMMANDED)], Discriminator(_kind_of_job)]
 
 
 class Spec(Part):
@@ -294,14 +507,24 @@ class Spec(Part):
     tags: dict[str, str] = Field(default_factory=dict, description="Tags on everything that can carry them.")
     network: Network = Field(description="Where nodes live: `cidr`, `zones`.")
     nodes: Nodes = Field(description="The fleet: `type`, `image`, `desired` and more.")
+    data_nodes: DataNodes | None = Field(
+        None, description="Nodes that serve the dataset inside the VPC: `type`, `count` and more; none if unset."
+    )
     storage: Storage = Field(default_factory=Storage, description="The bucket.")
     security: Security = Field(default_factory=Security, description="Roles of people, and the bucket's TLS.")
     audit: Audit = Field(default_factory=Audit, description="The record of who did what, alarms and a budget.")
+    scaling: Scaling | None = Field(
+        None,
+        description="What changes the fleet's size by itself; with it, nodes send metrics to CloudWatch, about eight "
+        "in all, however many nodes; `nodes.desired` is then where a fleet starts that a policy or schedule sets.",
+    )
     catalog: Catalog = Field(default_factory=Catalog, description="Changes to the catalog of instance types.")
     prices: dict[str, Rates] = Field(
         default_factory=dict, description="Your prices by instance type, where the catalog has none or another."
     )
-    job: Job = Field(description="The training job: `name`, `dataset`, `steps` and more.")
+    job: AnyJob = Field(
+        description="The training job: `name`, `dataset`, `steps` and more; or `name`, `command` of your own program."
+    )
 
 
 def from_config(config: Mapping[str, str], namespace: str = "trainwright") -> dict[str, Any]:
@@ -333,7 +556,7 @@ def parse(values: Mapping[str, Any]) -> Spec:
 def _finding(detail: ErrorDetails) -> Finding:
     """One pydantic error as a finding: its path as in the file, its reason in plain words, its fix."""
     location, kind, given = detail["loc"], detail["type"], detail["input"]
-    path = ".".join(str(part) for part in location if part != "[key]") or "stack"
+    path = ".".join(str(part) for part in location if part != "[key]" and part not in JOBS) or "stack"
     if given is None and location and kind != "missing":
         reason = "is empty"
     elif kind in REASONS:
@@ -346,6 +569,8 @@ def _finding(detail: ErrorDetails) -> Finding:
     fix = ""
     if kind == "extra_forbidden":
         fix = nearest(str(location[-1]), _keys(location[:-1]))
+        if COMMANDED in location and location[-1] in Job.model_fields:
+            fix = "It is the bundled trainer's: give the command its own settings as arguments"
     elif kind in {"missing", "too_short", "string_pattern_mismatch"}:
         fix = _description(location)
     return Finding(path, reason, f"{fix} Add it to the stack's file" if kind == "missing" else fix)
@@ -360,20 +585,26 @@ def _model(path: Sequence[int | str]) -> type[BaseModel] | None:
     model: type[BaseModel] | None = Spec
     parts = iter(path)
     for part in parts:
-        field = model.model_fields.get(str(part)) if model else None
-        if field and get_origin(field.annotation) is dict:
-            next(parts, None)  # the name of an entry
+        if str(part) in JOBS:
+            model = JOBS[str(part)]
+            continue
+        field = _fields(model).get(str(part))
+        if field and get_origin(field.annotation) in {dict, tuple}:
+            next(parts, None)  # the name or the number of an entry
         options = (field.annotation, *get_args(field.annotation)) if field else ()
         model = next((option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), None)
     return model
 
 
 def _keys(path: Sequence[int | str]) -> list[str]:
-    model = _model(path)
-    return list(model.model_fields) if model else []
+    return list(_fields(_model(path)))
 
 
 def _description(path: Sequence[int | str]) -> str:
-    model = _model(path[:-1])
-    field = model.model_fields.get(str(path[-1])) if model else None
+    field = _fields(_model(path[:-1])).get(str(path[-1]))
     return field.description or "" if field else ""
+
+
+def _fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    """The fields of a model, by their keys in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}

@@ -27,6 +27,8 @@ CONFIG = json.loads("@CONFIG@")
 ROOT = Path(os.environ.get("TRAINWRIGHT_ROOT", "/"))
 METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
 FAILED = 70
+# What images upgrade by themselves, kernel and driver with it, under a running job. A node is replaced, not upgraded.
+UPGRADES = ("unattended-upgrades.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dnf-automatic-install.timer")
 UNIT = """[Unit]
 Description=Trainwright node agent
 After=network-online.target nvidia-fabricmanager.service nvidia-persistenced.service
@@ -37,20 +39,30 @@ StartLimitAction=poweroff
 
 [Service]
 ExecStart={python} -m trainer.node {config}
-ExecStopPost=/bin/sh -c 'case "$$EXIT_STATUS" in 7[123467]) systemctl --no-block poweroff;; esac'
+ExecStopPost=/bin/sh -c 'case "$$EXIT_STATUS" in 7[1234678]) systemctl --no-block poweroff;; esac'
 Environment=PYTHONPATH={code} PYTHONUNBUFFERED=1
 Environment=AWS_METADATA_SERVICE_NUM_ATTEMPTS=5 AWS_METADATA_SERVICE_TIMEOUT=2
 Restart=on-failure
 RestartSec=5
-RestartPreventExitStatus=71 72 73 74 76 77
+RestartPreventExitStatus=71 72 73 74 76 77 78
 KillMode=mixed
 TimeoutStopSec=150
 NoNewPrivileges=yes
+Slice=trainwright.slice
+TasksMax=infinity
 LimitMEMLOCK=infinity
 LimitNOFILE=1048576
+OOMScoreAdjust=-250
+OOMPolicy=continue
 
 [Install]
 WantedBy=multi-user.target
+"""
+# Training comes before whatever else the image runs, for CPU time, disk and memory.
+SLICE = """[Slice]
+CPUWeight=1000
+IOWeight=1000
+MemoryLow=80%
 """
 PROBE = (
     "import sys; from importlib.util import find_spec; "
@@ -185,8 +197,10 @@ def main() -> None:
     signal.alarm(0)
     say(f"bundle {CONFIG['sha256'][:12]} verified; starting the agent of run {CONFIG['run']}")
     if (ROOT / "run/systemd/system").is_dir():
-        unit = ROOT / "etc/systemd/system/trainwright.service"
-        unit.write_text(UNIT.format(python=python, config=config, code=code))
+        units = ROOT / "etc/systemd/system"
+        (units / "trainwright.slice").write_text(SLICE)
+        (units / "trainwright.service").write_text(UNIT.format(python=python, config=config, code=code))
+        subprocess.run(["systemctl", "mask", "--now", "--no-block", *UPGRADES], check=False)
         subprocess.run(["systemctl", "daemon-reload"], check=True)
         subprocess.run(["systemctl", "enable", "--now", "trainwright"], check=True)
         return

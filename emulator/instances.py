@@ -107,11 +107,12 @@ class Api:
         entries = self._client("ec2", instance.region).describe_tags(Filters=filters)["Tags"]
         return {tag["Key"]: tag["Value"] for tag in entries if not tag["Key"].startswith("aws:")}
 
-    def lifecycle_state(self, instance: Instance) -> str:
-        """The state that the group has it in, such as InService; Terminated once the group has let it go."""
+    def target_state(self, instance: Instance) -> str:
+        """The state that the group is bringing it to, such as InService; Terminated also while a hook holds it."""
         autoscaling = self._client("autoscaling", instance.region)
         entries = autoscaling.describe_auto_scaling_instances(InstanceIds=[instance.id])["AutoScalingInstances"]
-        return str(entries[0]["LifecycleState"]) if entries else "Terminated"
+        state = str(entries[0]["LifecycleState"]) if entries else "Terminated"
+        return "Terminated" if state.startswith("Terminating") else state
 
     def credentials(self, instance: Instance, profile: Profile) -> dict[str, Any]:
         """Fresh credentials of the instance's role, good for an hour, in the form that AssumeRole answers."""

@@ -64,7 +64,7 @@ class Metadata:
         }
         files: dict[str, Callable[[], bytes]] = {
             "dynamic/instance-identity/document": lambda: _json(self._identity()),
-            "meta-data/autoscaling/target-lifecycle-state": lambda: self._api.lifecycle_state(instance).encode(),
+            "meta-data/autoscaling/target-lifecycle-state": lambda: self._api.target_state(instance).encode(),
         }
         files |= {f"meta-data/{name}": value.encode for name, value in fixed.items()}
         if profile := instance.profile:

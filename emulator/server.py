@@ -14,7 +14,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from moto.s3.models import FakeBucket
 from werkzeug.serving import make_server
 
-from emulator import ACCOUNT_ID
+from emulator import ACCOUNT_ID, hooks
 from emulator.guard import Guarded
 
 
@@ -31,6 +31,7 @@ def serve() -> str:
     setattr(LaunchTemplateVersion, "user_data", property(_user_data))  # noqa: B010 (mypy forbids the assignment)
     # moto judges bucket policies without their conditions, so that one which denies plain HTTP would deny everything.
     setattr(FakeBucket, "get_permission", _permission)  # noqa: B010
+    hooks.install()
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = make_server(
         "127.0.0.1",

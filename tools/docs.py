@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
@@ -35,23 +36,33 @@ def _section(path: str, model: type[BaseModel]) -> Iterator[str]:
     if path:
         yield f"## `{path}`"
         yield ""
-        yield f"{(model.__doc__ or '').strip()}"
+        yield cleandoc(model.__doc__ or "")
         yield ""
     yield "| key | type | default | what |"
     yield "|---|---|---|---|"
     nested = []
     for name, field in model.model_fields.items():
         full = f"{path}.{name}" if path else name
-        part, entries = _model(field.annotation), _entries(field.annotation)
-        if part:
-            nested.append((full, part))
-        elif entries:
-            nested.append((f"{full}.<name>", entries))
-        kind = "mapping" if part or entries else _type(field.annotation)
+        parts, entries = _models(field.annotation), _entries(field.annotation)
+        nested += [(full, part) for part in parts]
+        listed = get_origin(field.annotation) is tuple
+        if entries:
+            nested.append((f"{full}.<{'number' if listed else 'name'}>", entries))
+        kind = _type(field.annotation)
+        if parts or entries:
+            kind = "list of mappings" if listed else "mapping"
         yield f"| `{full}` | {kind} | {_default(field)} | {field.description} |"
     yield ""
     for full, part in nested:
         yield from _section(full, part)
+
+
+def _models(kind: object) -> list[type[BaseModel]]:
+    """The models that a key may hold: its own, that of a part that may be absent, or those of a choice."""
+    if found := _model(kind):
+        return [found]
+    inner = get_args(kind) if get_origin(kind) in {Union, UnionType, Annotated} else ()
+    return [model for argument in inner for model in _models(argument)]
 
 
 def _model(kind: object) -> type[BaseModel] | None:
@@ -59,8 +70,9 @@ def _model(kind: object) -> type[BaseModel] | None:
 
 
 def _entries(kind: object) -> type[BaseModel] | None:
-    """The model of a mapping's values, where they have one."""
-    return _model(get_args(kind)[1]) if get_origin(kind) is dict else None
+    """The model of a mapping's values, or of a list's items, where they have one."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    return _model(arguments[1] if origin is dict else arguments[0]) if origin in {dict, tuple} else None
 
 
 def _type(kind: object) -> str:
@@ -85,12 +97,26 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True, validated_data={})
-    if isinstance(default, BaseModel) or default in (None, {}, PydanticUndefined):
+    if isinstance(default, BaseModel) or default in (None, "", {}, PydanticUndefined):
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
-PAGES = {"stack-file.md": stack_file}
+def resources() -> str:
+    """The reference of what a cluster declares on AWS."""
+    from tools.resources import page  # noqa: PLC0415  the other page doesn't wait for Pulumi
+
+    return f"{MARK}\n{page()}"
+
+
+def controls() -> str:
+    """The reference of the controls in `policies/`."""
+    from tools.controls import page  # noqa: PLC0415
+
+    return f"{MARK}\n{page()}"
+
+
+PAGES = {"stack-file.md": stack_file, "resources.md": resources, "controls.md": controls}
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Makes the virtual environment that every other target uses: exactly what constraints.txt names, verified by hash.
+# Makes the virtual environment that every other target uses: exactly what constraints.txt names, verified by hash, or
+# what another such file names, given as the second argument.
 # TORCH=no leaves PyTorch out, for those who bring a smaller build of their own (CPU only, say).
 set -eu
 venv=$1
+constraints=${2:-constraints.txt}
 python=${PYTHON:-python3}
 
 fail() {
@@ -27,10 +29,10 @@ wanted=$(mktemp)
 trap 'rm -f "$wanted"' EXIT
 if [ "${TORCH:-}" = no ]; then
     echo "setup: installing everything but PyTorch; put a build of your own into $venv before you train"
-    awk '/^[a-z]/ { skip = /^(torch|triton|nvidia-|cuda-)/ } !skip' constraints.txt >"$wanted"
+    awk '/^[a-z]/ { skip = /^(torch|triton|nvidia-|cuda-)/ } !skip' "$constraints" >"$wanted"
 else
     echo "setup: installing into $venv (about two minutes and 6 GB the first time, most of it PyTorch)"
-    cp constraints.txt "$wanted"
+    cp "$constraints" "$wanted"
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$wanted"
 PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

@@ -9,6 +9,9 @@ DRAINED = 75
 PEER_LOST = 69
 """A worker of another rank is gone (`EX_UNAVAILABLE` of sysexits): the cause is elsewhere."""
 
+QUARANTINED = 78
+"""The run goes on without this node, whose workers failed time and again while no others did."""
+
 STAGE_FAILED = 70
 """User-data could not bring the agent up: no metadata, no credentials, bundle absent or altered."""
 

@@ -1,7 +1,8 @@
 """The names of everything in the cluster's bucket. Keys are plain strings, always with `/`, never with a leading one.
 
-Below the bucket: `bundles/`, `datasets/<name>/`, `runs/<run>/`. The functions without a run in their arguments give
-keys relative to the run's own prefix, which is what agents and trainers open as their store.
+Below the bucket: `bundles/`, `datasets/<name>/`, `runs/<run>/`, `queue/`, `data/`. The functions without a run in
+their arguments give keys relative to the run's own prefix, which is what agents and trainers open as their store; data
+nodes open `data/`.
 """
 
 import re
@@ -16,6 +17,7 @@ OUTCOME = f"{CONTROL}outcome.json"
 CHECKPOINTS = "checkpoints/"
 METRICS = "metrics/"
 LOGS = "logs/"
+SAMPLES = "samples/"
 BOOT = "boot/"
 
 
@@ -23,14 +25,48 @@ FLEET = "fleet.json"
 """Sizes of the fleet (`min`, `desired`, `max`), at the bucket's root; written by whoever declares the cluster."""
 
 
+DATA = "data/"
+"""The prefix of what data nodes say of themselves: records, boot reports, logs."""
+
+DATA_NODES = "nodes/"
+
+
+def data_node(node: str) -> str:
+    """A data node's record, relative to `DATA`: how it is reached, rewritten while it is there."""
+    return f"{DATA_NODES}{node}.json"
+
+
+OUTCOMES = "outcomes/"
+
+
 def past_outcome(ended: float) -> str:
     """Where an outcome goes when its run is given another try, by when it ended (seconds since 1970)."""
-    return f"outcomes/{ended:.0f}.json"
+    return f"{OUTCOMES}{ended:.0f}.json"
 
 
 def run_prefix(run: str) -> str:
     """The prefix of one run in the bucket."""
     return f"runs/{run}"
+
+
+QUEUE = "queue/"
+"""Runs that were submitted, by their place."""
+
+
+def queued(number: int) -> str:
+    """The key of a place in the queue, from 1."""
+    return f"{QUEUE}{number:06d}.json"
+
+
+def queue_number(key: str) -> int:
+    """The place that a key is of, 0 for anything else. The inverse of `queued`."""
+    match = re.fullmatch(rf"{QUEUE}(\d{{6,}})\.json", key)
+    return int(match[1]) if match else 0
+
+
+def code(sha256: str) -> str:
+    """The user's own code, by its hash, in the bucket."""
+    return f"bundles/code-{sha256}.tar"
 
 
 def dataset_prefix(name: str) -> str:
@@ -68,8 +104,13 @@ def metrics_chunk(generation: int, chunk: int) -> str:
     return f"{METRICS}{generation:06d}/{chunk:06d}.jsonl"
 
 
+def sample_chunk(node: str, chunk: int) -> str:
+    """A piece of a node's samples of its hardware, JSON lines, in order of `chunk`."""
+    return f"{SAMPLES}{node}/{chunk:06d}.jsonl"
+
+
 def log_chunk(node: str, stream: str, chunk: int) -> str:
-    """A piece of a node's log: `stream` is `agent`, or `<generation>-rank<N>`."""
+    """A piece of a node's log: `stream` is `agent`, `loopback`, `<generation>-rank<N>` or `<generation>-nccl<N>`."""
     return f"{LOGS}{node}/{stream}/{chunk:06d}.log"
 
 
@@ -86,6 +127,33 @@ def complete_checkpoints(keys: Iterable[str]) -> list[int]:
     """The steps of the checkpoints among these keys that have their manifest, in order."""
     found = (re.fullmatch(rf"{CHECKPOINTS}step-(\d{{9}})/{re.escape(MANIFEST)}", key) for key in keys)
     return sorted(int(match[1]) for match in found if match)
+
+
+AUDIT = "audit/"
+"""A run's audit record: pages that are added as it goes, each written once. Nodes may change none (see
+`components/aws/security.py`), nor delete any, which they may in folders named `checkpoints/`."""
+
+LAUNCHES = f"{AUDIT}launch-"
+"""What was declared, and by whom; written by whoever declares the cluster."""
+
+NODES = f"{AUDIT}node-"
+SAVES = f"{AUDIT}checkpoint-"
+RETRIES = f"{AUDIT}retry-"
+
+
+def audit_node(node: str) -> str:
+    """The page of a node that took part."""
+    return f"{NODES}{node}.json"
+
+
+def audit_checkpoint(step: int, digest: str) -> str:
+    """The page of a checkpoint, with its hashes; `digest` is of its manifest, as a step may be saved in two ways."""
+    return f"{SAVES}{step:09d}-{digest[:12]}.json"
+
+
+def audit_retry(ended: float) -> str:
+    """The page of another try, by when the run had ended (seconds since 1970)."""
+    return f"{RETRIES}{ended:.0f}.json"
 
 
 def is_file_name(name: str) -> bool:

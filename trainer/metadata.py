@@ -24,6 +24,9 @@ class Identity:
     type: str
     zone: str
 
+    def __str__(self) -> str:
+        return f"{self.node}, {self.type} in {self.zone}, {self.address}"
+
 
 class Ec2Metadata:
     """Amazon's service, version 2 (EC2 user guide, "Use IMDSv2"). Raises `OSError` while it can't be reached."""
@@ -49,6 +52,17 @@ class Ec2Metadata:
         """When this node is taken away, as the service says it, or None. Notice comes two minutes ahead at best."""
         notice = self.get("meta-data/spot/instance-action")
         return str(json.loads(notice)["time"]) if notice else None
+
+    def terminating(self) -> bool:
+        """Whether the auto scaling group ends this node (Auto Scaling user guide, "Retrieve the target lifecycle state
+        through instance metadata").
+        """
+        return self.get("meta-data/autoscaling/target-lifecycle-state") == "Terminated"
+
+    def at_risk(self) -> str | None:
+        """Since when a spot node is likely to be taken away, or None (EC2 user guide, "Rebalance recommendations")."""
+        notice = self.get("meta-data/events/recommendations/rebalance")
+        return str(json.loads(notice)["noticeTime"]) if notice else None
 
     def get(self, path: str) -> str | None:
         """The value at a path below `/latest/`, or None where there is none."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
+from trainer import multipart
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
@@ -36,11 +38,15 @@ class Unavailable(StoreError):
 
 @dataclass(frozen=True)
 class Entry:
-    """An object as a listing shows it. `etag` changes whenever the content does; `size` is in bytes."""
+    """An object as a listing shows it. `etag` changes whenever the content does; `size` is in bytes.
+
+    `modified`: when it was written, in seconds since 1970, by the store's own clock.
+    """
 
     key: str
     size: int
     etag: str
+    modified: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,22 @@ class Store(ABC):
 
     @abstractmethod
     def upload(self, path: Path, key: str) -> None:
-        """Write a file's content as one object, in parts where it is large."""
+        """Write a file's content as one object, in parts where it is large.
+
+        An upload that was cut off goes on where it was, by the next call for the same file and key.
+        """
+
+    @abstractmethod
+    def abandon(self, prefix: str) -> None:
+        """Forget the uploads below `prefix` that were cut off. None may be under way there."""
+
+    @abstractmethod
+    def holds(self, key: str, path: Path) -> bool:
+        """Whether the object is there with this file's content, by its checksum."""
+
+    @abstractmethod
+    def sha256(self, key: str) -> str:
+        """The SHA-256 of the object's content, in hex, which is read for it in pieces. Raises `Missing`."""
 
     @abstractmethod
     def download(self, key: str, path: Path) -> None:
@@ -86,6 +107,10 @@ class Store(ABC):
     @abstractmethod
     def url(self, key: str = "") -> str:
         """The address of a key (or of the prefix), as `open_store` takes it."""
+
+
+UNFINISHED = ".part-"
+"""What names of files begin with that are still being written into a folder."""
 
 
 class FileStore(Store):
@@ -128,12 +153,13 @@ class FileStore(Store):
             for name in names:
                 path = Path(folder, name)
                 key = path.relative_to(self.root).as_posix()
-                if key.startswith(prefix) and not name.startswith(".part-"):
+                if key.startswith(prefix) and not name.startswith(UNFINISHED):
                     try:
                         stat = path.stat()
                     except FileNotFoundError:
                         continue
-                    entries.append(Entry(key, stat.st_size, f"{stat.st_ino:x}-{stat.st_mtime_ns:x}"))
+                    etag = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}"
+                    entries.append(Entry(key, stat.st_size, etag, stat.st_mtime))
         return sorted(entries, key=lambda entry: entry.key)
 
     def exists(self, key: str) -> bool:
@@ -147,6 +173,21 @@ class FileStore(Store):
     def upload(self, path: Path, key: str) -> None:
         """See `Store.upload`."""
         _copy(path, self._path(key), self._temporary)
+
+    def abandon(self, prefix: str) -> None:
+        """See `Store.abandon`."""
+        for left in self._path(prefix).rglob(f"{UNFINISHED}*"):
+            left.unlink(missing_ok=True)
+
+    def holds(self, key: str, path: Path) -> bool:
+        """See `Store.holds`."""
+        return self.exists(key) and sha256_file(self._path(key)) == sha256_file(path)
+
+    def sha256(self, key: str) -> str:
+        """See `Store.sha256`."""
+        if not self.exists(key):
+            raise Missing(f"{self.url(key)}: no such object")
+        return sha256_file(self._path(key))
 
     def download(self, key: str, path: Path) -> None:
         """See `Store.download`."""
@@ -162,7 +203,7 @@ class FileStore(Store):
     @contextmanager
     def _temporary(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".part-", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
         os.close(handle)
         try:
             yield Path(name)
@@ -225,7 +266,8 @@ class S3Store(Store):
             for page in pages:
                 for item in page.get("Contents", []):
                     key = item["Key"].removeprefix(self.prefix)
-                    entries.append(Entry(key, item["Size"], item["ETag"].strip('"')))
+                    etag = item["ETag"].strip('"')
+                    entries.append(Entry(key, item["Size"], etag, item["LastModified"].timestamp()))
         return entries
 
     def exists(self, key: str) -> bool:
@@ -245,7 +287,29 @@ class S3Store(Store):
     def upload(self, path: Path, key: str) -> None:
         """See `Store.upload`."""
         with self._translated(key):
-            self.client.upload_file(str(path), self.bucket, self.prefix + key)
+            multipart.upload(self.client, self.bucket, self.prefix + key, path)
+
+    def abandon(self, prefix: str) -> None:
+        """See `Store.abandon`."""
+        with self._translated(prefix):
+            multipart.abandon(self.client, self.bucket, self.prefix + prefix)
+
+    def holds(self, key: str, path: Path) -> bool:
+        """See `Store.holds`."""
+        try:
+            with self._translated(key):
+                head = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key, ChecksumMode="ENABLED")
+                return multipart.is_content(path, head)
+        except Missing:
+            return False
+
+    def sha256(self, key: str) -> str:
+        """See `Store.sha256`."""
+        digest = hashlib.sha256()
+        with self._translated(key):
+            for block in self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)["Body"].iter_chunks(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
 
     def download(self, key: str, path: Path) -> None:
         """See `Store.download`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws.audit import Audit
+from components.aws.fleet import METRICS
 from components.aws.network import Network
+from components.aws.scaling import Graph, scaling_graphs
 from components.aws.security import Document, account, document
 from components.plan import Plan
 
@@ -46,13 +49,30 @@ WATCHES = (
 )
 """Patterns of CIS AWS Foundations 4.5 and 4.7 (Security Hub user guide, controls CloudWatch.5 and CloudWatch.7)."""
 
+IN_SERVICE = {"desired": "GroupDesiredCapacity", "running": "GroupInServiceInstances"}
+"""Metrics of the group whose difference is the nodes that are missing."""
+
+MISSING_MINUTES = 30
+"""For how long nodes may be missing: longer than a boot takes, and than a replacement for a spot node."""
+
 BUDGET_ALARMS = (("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100))
 """Kinds of cost, and the percentage of the budget at which somebody is told."""
 
 
 def topic_policy(topic_arn: str, account_id: str) -> Document:
-    """Only alarms of the account are published (SNS developer guide, "Example cases for Amazon SNS access control")."""
+    """Only alarms of the account are published, and only over TLS.
+
+    Sources: SNS developer guide, "Example cases for Amazon SNS access control" and "SNS security best practices".
+    """
     return document(
+        {
+            "Sid": "OnlyTls",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "sns:Publish",
+            "Resource": topic_arn,
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
         {
             "Sid": "AlarmsPublish",
             "Effect": "Allow",
@@ -64,10 +84,15 @@ def topic_policy(topic_arn: str, account_id: str) -> Document:
     )
 
 
-def dashboard(region: str, group: str, bucket: str, gateways: list[str]) -> dict[str, Any]:
+def dashboard(region: str, group: str, bucket: str, gateways: list[str], more: Iterable[Graph] = ()) -> dict[str, Any]:
     """The dashboard's body (CloudWatch API, "Dashboard Body Structure and Syntax"): nodes, network, bucket."""
     nodes = {"AutoScalingGroupName": group}
     graphs: list[tuple[str, str, list[Metric]]] = [
+        (
+            "Nodes: desired, in service, pending, terminating",
+            "Average",
+            [_metric("AWS/AutoScaling", metric, nodes) for metric in METRICS],
+        ),
         ("CPU of nodes, %", "Average", [_metric("AWS/EC2", "CPUUtilization", nodes)]),
         ("Failed status checks", "Maximum", [_metric("AWS/EC2", "StatusCheckFailed", nodes)]),
         (
@@ -86,6 +111,7 @@ def dashboard(region: str, group: str, bucket: str, gateways: list[str]) -> dict
     if gateways:
         out = [_metric("AWS/NATGateway", "BytesOutToDestination", {"NatGatewayId": gateway}) for gateway in gateways]
         graphs.append(("To the internet, bytes", "Sum", out))
+    graphs.extend(more)
     return {
         "widgets": [
             {
@@ -119,20 +145,28 @@ def declare(
     network: Network,
     group: aws.autoscaling.Group,
     bucket: aws.s3.Bucket,
+    queue: aws.sqs.Queue | None,
     child: pulumi.ResourceOptions,
-) -> None:
-    """Declare topic, alarms, budget and dashboard."""
+) -> aws.sns.Topic:
+    """Declare topic, alarms, budget and dashboard. Returns the topic."""
     topic = _topic(plan, audit, child)
     _node_alarms(plan, group, topic, child)
     for watch in WATCHES:
         _watch(plan, watch, audit, topic, child)
     if plan.spec.audit.budget_usd:
         _budget(plan, plan.spec.audit.budget_usd, child)
-    body = pulumi.Output.all(group.name, bucket.bucket, pulumi.Output.all(*network.gateway_ids)).apply(
-        lambda given: json.dumps(dashboard(plan.spec.region, *given))
+    queue_name = queue.name if queue else None
+    body = pulumi.Output.all(group.name, bucket.bucket, pulumi.Output.all(*network.gateway_ids), queue_name).apply(
+        lambda given: _dashboard(plan, *given)
     )
     # Named like the group: a name of a dashboard that is there already would overwrite it.
     aws.cloudwatch.Dashboard(plan.name, dashboard_name=group.name, dashboard_body=body, opts=child)
+    return topic
+
+
+def _dashboard(plan: Plan, group: str, bucket: str, gateways: list[str], queue: str | None) -> str:
+    graphs = scaling_graphs(plan, group, bucket, queue)
+    return json.dumps(dashboard(plan.spec.region, group, bucket, gateways, graphs))
 
 
 def _topic(plan: Plan, audit: Audit, child: pulumi.ResourceOptions) -> aws.sns.Topic:
@@ -147,7 +181,10 @@ def _topic(plan: Plan, audit: Audit, child: pulumi.ResourceOptions) -> aws.sns.T
 
 
 def _node_alarms(plan: Plan, group: aws.autoscaling.Group, topic: aws.sns.Topic, child: pulumi.ResourceOptions) -> None:
-    """A node that fails its checks, and nodes that are paid for and do nothing. No nodes, no alarm."""
+    """A node that fails its checks, nodes that don't come, and nodes that are paid for and do nothing.
+
+    No nodes, no alarm.
+    """
     nodes = {"namespace": "AWS/EC2", "dimensions": {"AutoScalingGroupName": group.name}, "tags": dict(plan.tags)}
     told = {"alarm_actions": [topic.arn], "treat_missing_data": "notBreaching", "opts": child}
     aws.cloudwatch.MetricAlarm(
@@ -163,6 +200,20 @@ def _node_alarms(plan: Plan, group: aws.autoscaling.Group, topic: aws.sns.Topic,
         **told,
     )
     aws.cloudwatch.MetricAlarm(
+        f"{plan.name}-missing",
+        alarm_description=f"Cluster {plan.name} has had fewer nodes than it is to have for {MISSING_MINUTES} minutes: "
+        "the group's activities and `trainwright status` show why",
+        metric_queries=[
+            *(_asked(query, metric, group) for query, metric in IN_SERVICE.items()),
+            {"id": "missing", "expression": " - ".join(IN_SERVICE), "label": "Nodes missing", "return_data": True},
+        ],
+        evaluation_periods=MISSING_MINUTES,
+        comparison_operator="GreaterThanThreshold",
+        threshold=0,
+        tags=dict(plan.tags),
+        **told,
+    )
+    aws.cloudwatch.MetricAlarm(
         f"{plan.name}-idle",
         alarm_description=f"Nodes of cluster {plan.name} are paid for and have been idle for half an hour",
         metric_name="CPUUtilization",
@@ -174,6 +225,20 @@ def _node_alarms(plan: Plan, group: aws.autoscaling.Group, topic: aws.sns.Topic,
         **nodes,
         **told,
     )
+
+
+def _asked(query: str, metric: str, group: aws.autoscaling.Group) -> aws.cloudwatch.MetricAlarmMetricQueryArgsDict:
+    return {
+        "id": query,
+        "metric": {
+            "namespace": "AWS/AutoScaling",
+            "metric_name": metric,
+            "dimensions": {"AutoScalingGroupName": group.name},
+            "period": 60,
+            "stat": "Minimum",
+        },
+        "return_data": False,
+    }
 
 
 def _watch(plan: Plan, watch: Watch, audit: Audit, topic: aws.sns.Topic, child: pulumi.ResourceOptions) -> None:

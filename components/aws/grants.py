@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components import layout
+from components.aws.queue import submitting
 from components.aws.security import Document, document, partition
 
 SESSION_HOURS = 8
@@ -24,6 +25,8 @@ class Ours:
     group: str
     roles: str
     """Pattern of the cluster's own roles."""
+    queue: str | None = None
+    """The queue of work, where there is one."""
 
     def arn(self, service: str, resource: str) -> str:
         """ARN of a resource in the cluster's region and account."""
@@ -46,7 +49,7 @@ def people_trust(principals: tuple[str, ...]) -> Document:
 
 
 def trainer_policy(ours: Ours) -> Document:
-    """Put datasets, read runs. The key serves through the bucket alone.
+    """Put datasets, read runs, and submit and end runs where there is a queue. The key serves through these alone.
 
     Listing is not limited to prefixes, for the reason that `node_policy` gives.
     """
@@ -74,6 +77,7 @@ def trainer_policy(ours: Ours) -> Document:
             "Resource": ours.data_key,
             "Condition": {"StringEquals": {"kms:ViaService": f"s3.{ours.region}.amazonaws.com"}},
         },
+        *(submitting(ours.region, ours.bucket, ours.data_key, ours.queue) if ours.queue else ()),
     )
 
 

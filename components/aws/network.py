@@ -9,10 +9,10 @@ import pulumi
 import pulumi_aws as aws
 
 from components.aws.security import Document, account, document
-from components.egress import ENDPOINTS, public_subnets
+from components.egress import QUEUE, endpoints, public_subnets
 from components.plan import Plan, Subnet
 
-WRITTEN_TO = ("logs", "monitoring")
+WRITTEN_TO = ("logs", "monitoring", QUEUE)
 """Services that keep whatever a node writes to them. The others' endpoints have no policy: EC2 and Systems Manager make
 requests of their own through them (aws-samples/data-perimeter-policy-examples, `vpc_endpoint_policies`)."""
 
@@ -230,7 +230,7 @@ def _endpoints(
         ),
     ]
     policy = account(child).apply(lambda account_id: json.dumps(service_policy(account_id)))
-    for service in ENDPOINTS:
+    for service in endpoints(plan.spec):
         ready.append(
             aws.ec2.VpcEndpoint(
                 f"{name}-{service}",

@@ -31,10 +31,13 @@ def declare(
     identity: Identity,
     audit: Audit | None,
     child: pulumi.ResourceOptions,
+    data: Identity | None = None,
+    queue: aws.sqs.Queue | None = None,
 ) -> None:
     """Declare the roles that somebody may take, and what sessions on nodes need."""
     who, region, name = plan.spec.security, plan.spec.region, plan.name
-    ours: pulumi.Output[Ours] = pulumi.Output.all(account(child), bucket_arn, key_arn, group.arn).apply(
+    queue_arn = queue.arn if queue else None
+    ours: pulumi.Output[Ours] = pulumi.Output.all(account(child), bucket_arn, key_arn, group.arn, queue_arn).apply(
         lambda ids: Ours(
             region,
             ids[0],
@@ -43,13 +46,14 @@ def declare(
             data_key=ids[2],
             group=ids[3],
             roles=f"arn:{partition(region)}:iam::{ids[0]}:role/{name}-*",
+            queue=ids[4],
         )
     )
     if who.trainers:
         policy = ours.apply(lambda known: json.dumps(trainer_policy(known)))
         _role(plan, "trainer", "puts datasets and reads runs of", who.trainers, policy, child)
     if who.operators:
-        sessions = _sessions(plan, identity, audit, child)
+        sessions = _sessions(plan, identity, data, audit, child)
         policy = pulumi.Output.all(ours, sessions).apply(lambda known: json.dumps(operator_policy(*known)))
         _role(plan, "operator", "sees and scales", who.operators, policy, child)
     if who.auditors:
@@ -66,17 +70,17 @@ def _recorded(audit: Audit | None) -> pulumi.Output[Recorded | None]:
     )
 
 
-def _sessions(plan: Plan, identity: Identity, audit: Audit | None, child: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Declare what sessions are made by. Returns the document's ARN."""
+def _sessions(
+    plan: Plan, identity: Identity, data: Identity | None, audit: Audit | None, child: pulumi.ResourceOptions
+) -> pulumi.Output[str]:
+    """Declare what sessions are made by, on data nodes too where there are any. Returns the document's ARN."""
     name = f"{plan.name}-sessions"
     log = audit.sessions_log if audit else None
     arn = log.arn if log else pulumi.Output.from_input(None)
-    aws.iam.RolePolicy(
-        name,
-        role=identity.role.id,
-        policy=arn.apply(lambda log_group: json.dumps(session_node_policy(log_group))),
-        opts=child,
-    )
+    policy = arn.apply(lambda log_group: json.dumps(session_node_policy(log_group)))
+    aws.iam.RolePolicy(name, role=identity.role.id, policy=policy, opts=child)
+    if data:
+        aws.iam.RolePolicy(f"{plan.name}-data-sessions", role=data.role.id, policy=policy, opts=child)
     log_name = log.name if log else pulumi.Output.from_input("")
     made: pulumi.Output[str] = aws.ssm.Document(
         name,

@@ -8,16 +8,24 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from components import layout
-from components.aws.security import Document, account, document, kept
-from components.bundle import Bundle
+from components import layout, record
+from components.aws.security import Document, account, caller, document, kept
+from components.bundle import Bundle, default_folder
 from components.plan import Plan
+from components.spec import Cold
+from components.tiers import transitions
 
 HEARTBEAT_BYTES = 64
 """What is smaller below `runs/` is a heartbeat."""
 
 CHECKPOINT_BYTES = 1 << 20
 """What is larger below `runs/`, and was deleted, is a part of a retired checkpoint."""
+
+CLASSES = {"glacier-ir": "GLACIER_IR", "glacier": "GLACIER", "deep-archive": "DEEP_ARCHIVE"}
+
+ONLY_LARGE = "all_storage_classes_128K"
+"""Nothing below 128 KiB moves, whatever its class, as S3 has it by itself too: what agents agree through, fleet and
+manifests stay readable, and small objects would cost more in Glacier (S3 API, `TransitionDefaultMinimumObjectSize`)."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,12 @@ def audit_bucket_policy(arn: str, tls: str, account_id: str, trail: str) -> Docu
     )
 
 
-def lifecycle(noncurrent_days: int) -> list[aws.s3.BucketLifecycleConfigurationRuleArgsDict]:
+def lifecycle(
+    noncurrent_days: int, cold: tuple[Cold, ...] = ()
+) -> list[aws.s3.BucketLifecycleConfigurationRuleArgsDict]:
     """What of the bucket goes by itself: versions that were replaced or deleted, never one that is current.
+
+    What is current only moves to colder classes, as `cold` says.
 
     Rules overlap, and the shorter time holds (S3 user guide, "How Amazon S3 handles conflicts in lifecycle
     configurations"). What is not about versions stands in the rule without sizes: S3 refuses
@@ -107,6 +119,28 @@ def lifecycle(noncurrent_days: int) -> list[aws.s3.BucketLifecycleConfigurationR
             "filter": {"and": {"prefix": layout.RUNS, "object_size_greater_than": CHECKPOINT_BYTES}},
             "noncurrent_version_expiration": soon,
         },
+        *(
+            {
+                "id": f"cool-{prefix}",
+                "status": "Enabled",
+                "filter": {"prefix": prefix},
+                "transitions": [{"days": rule.after_days, "storage_class": CLASSES[rule.class_]} for rule in rules],
+            }
+            for prefix, rules in transitions(cold).items()
+        ),
+    ]
+
+
+def data_nodes_lifecycle() -> list[aws.s3.BucketLifecycleConfigurationRuleArgsDict]:
+    """Records of data nodes go a day after they were last written: those that are there rewrite theirs."""
+    return [
+        {
+            "id": "forget-data-nodes-that-are-gone",
+            "status": "Enabled",
+            "filter": {"prefix": layout.DATA_NODES},
+            "expiration": {"days": 1},
+            "noncurrent_version_expiration": {"noncurrent_days": 1},
+        }
     ]
 
 
@@ -131,7 +165,10 @@ def declare_bucket(plan: Plan, key_arn: pulumi.Output[str], child: pulumi.Resour
     tls = plan.spec.security.tls
     policy = bucket.arn.apply(lambda arn: json.dumps(bucket_policy(arn, tls)))
     # One data key for many objects: without it each heartbeat is a paid call to KMS.
-    ready = _govern(name, bucket, key_arn, policy, lifecycle(plan.spec.storage.noncurrent_days), True, options)
+    rules = lifecycle(plan.spec.storage.noncurrent_days, plan.spec.storage.cold)
+    if plan.data:
+        rules += data_nodes_lifecycle()
+    ready = _govern(name, bucket, key_arn, policy, rules, True, options)
     return Storage(bucket, ready)
 
 
@@ -214,6 +251,7 @@ def _govern(
         name,
         bucket=bucket.id,
         rules=rules,
+        transition_default_minimum_object_size=ONLY_LARGE if any("transitions" in rule for rule in rules) else None,
         opts=pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=[versioning])),
     )
     return [closed, encryption, versioning, governed]
@@ -222,11 +260,41 @@ def _govern(
 def declare_objects(
     plan: Plan, storage: Storage, bundle: Bundle, child: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """Declare what nodes find in the bucket at boot: the bundle and the fleet's sizes."""
+    """Declare what nodes find in the bucket at boot: the bundle, the user's own code, and the fleet's sizes.
+
+    The first page of the run's audit record comes with them.
+    """
     fleet = {"min": plan.fleet.min, "desired": plan.fleet.desired, "max": plan.fleet.max}
     bucket = storage.bucket
     child = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=storage.ready))
+    code = plan.code
+    own = (
+        [
+            aws.s3.BucketObjectv2(
+                f"{plan.name}-code",
+                bucket=bucket.id,
+                key=code.key,
+                source=pulumi.FileAsset(str(code.write(default_folder()))),
+                opts=child,
+            )
+        ]
+        if code
+        else []
+    )
+    launched = record.launch(plan, bundle)
+    # Its name has the content's hash: what was declared before stays in the bucket, with who declared it then.
+    declared = aws.s3.BucketObjectv2(
+        f"{plan.name}-launch-{record.digest(launched)[:7]}",
+        bucket=bucket.id,
+        key=record.key(launched),
+        content=caller(child).apply(lambda who: json.dumps({"by": who, **launched}, indent=1)),
+        opts=pulumi.ResourceOptions.merge(
+            child, pulumi.ResourceOptions(retain_on_delete=True, ignore_changes=["content"])
+        ),
+    )
     return [
+        *own,
+        declared,
         aws.s3.BucketObjectv2(
             f"{plan.name}-bundle",
             bucket=bucket.id,

@@ -36,6 +36,7 @@ class Facts(BaseModel):
     efa_interfaces: Count | None = Field(None, description="Most EFA interfaces, one a card.")
     efa_first_card: Count | None = Field(None, description="The first card that takes EFA.")
     ipv4_per_interface: Some | None = Field(None, description="IPv4 addresses that one interface takes.")
+    encrypts_in_transit: bool | None = Field(None, description="Whether it encrypts what travels between instances.")
     cluster_placement: bool | None = Field(None, description="Whether cluster placement groups take it.")
     usage_classes: tuple[Literal["on-demand", "spot", "capacity-block"], ...] | None = Field(
         None, description="How it can be bought: `on-demand`, `spot`, `capacity-block`."

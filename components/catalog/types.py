@@ -32,6 +32,7 @@ class InstanceType:
     efa_interfaces: int = 0
     efa_first_card: int = 0  # cards below it take no EFA: card 0 of p6-b300 is ENA only
     ipv4_per_interface: int
+    encrypts_in_transit: bool = False
     cluster_placement: bool
     usage_classes: tuple[str, ...]  # on-demand, spot, capacity-block
     boot_modes: tuple[str, ...]  # legacy-bios, uefi
@@ -103,6 +104,7 @@ def _instance_type(row: dict[str, str]) -> InstanceType:
         efa_interfaces=int(row["efa_interfaces"]),
         efa_first_card=int(row["efa_first_card"]),
         ipv4_per_interface=int(row["ipv4_per_interface"]),
+        encrypts_in_transit=_yes(row["encrypts_in_transit"]),
         cluster_placement=_yes(row["cluster_placement"]),
         usage_classes=tuple(row["usage_classes"].split()),
         boot_modes=tuple(row["boot_modes"].split()),

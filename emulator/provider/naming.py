@@ -26,7 +26,15 @@ _LIMITS = {
     "aws:ec2/launchTemplate:LaunchTemplate": 128,
     "aws:sqs/queue:Queue": 80,
 }
-_ID_PREFIXES = {"instance": "i", "volume": "vol", "networkInterface": "eni", "flowLog": "fl", "networkAcl": "acl"}
+_ID_PREFIXES = {
+    "instance": "i",
+    "volume": "vol",
+    "networkInterface": "eni",
+    "flowLog": "fl",
+    "networkAcl": "acl",
+    "lustreFileSystem": "fs",
+    "dataRepositoryAssociation": "dra",
+}
 
 
 class NameTooLong(ValueError):
@@ -118,6 +126,10 @@ def made_up(
             outputs[output] = arn(service.lower(), region, f"{prefix}/{name or own_id}")
         elif output in ("ownerId", "accountId"):
             outputs[output] = ACCOUNT
+        elif output == "dnsName":
+            outputs[output] = f"{own_id}.{service.lower()}.{region}.amazonaws.com"
+        elif output == "mountName":
+            outputs[output] = digits[-8:]
         elif output.endswith(("Id", "Arn")) and "str" in kind.state[output].annotation:
             outputs[output] = f"{output}-{hashlib.sha256(f'{urn}{output}'.encode()).hexdigest()[:17]}"
     return own_id, outputs

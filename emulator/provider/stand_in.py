@@ -1,7 +1,8 @@
 """What a stand-in answers to each question of the engine, in plain properties; the wire is server.py's.
 
-A preview never touches the cloud: what is given passes through, what only the cloud sets is unknown. Real changes
-are made in stacks named `local…` alone, so that a forgotten PATH can't make a production stack believe in this cloud.
+A preview never touches the cloud: what is given passes through, what only the cloud sets is unknown, unless it is to
+be foreseen (foreseen.py). Real changes are made in stacks named `local…` alone, so that a forgotten PATH can't make a
+production stack believe in this cloud.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulator.provider import diff, kinds, naming, schema
+from emulator.provider import diff, foreseen, kinds, naming, schema
 from emulator.provider.aws import invokes
 from emulator.provider.aws.api import Api, ApiError
 from emulator.provider.wire import UNKNOWN, Props
@@ -90,6 +91,9 @@ class StandIn:
         """Makes the resource: its id and state. Raises Refused and ApiError."""
         type_, kind = schema.resource_type(_token(urn)), kinds.find(_token(urn))
         own = self._common(type_, new)
+        if preview and foreseen.wanted():
+            id_, state = foreseen.foreseen(type_, urn, new, self._place(new))
+            return id_, {**state, **own}
         if preview:
             return "", {**dict.fromkeys(type_.computed, UNKNOWN), **new, **own}
         self._own(urn)

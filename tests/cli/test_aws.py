@@ -58,3 +58,10 @@ def test_instances_on_their_way_out_are_not_counted(groups: list[dict[str, Any]]
 
 def test_a_group_that_is_gone_has_no_instances(groups: list[dict[str, Any]]) -> None:
     assert aws.group("g") == aws.Group(None, frozenset())
+
+
+def test_a_group_whose_launches_are_suspended_is_stopped(groups: list[dict[str, Any]]) -> None:
+    groups.append({"CreatedTime": datetime.fromtimestamp(9.0, UTC), "Instances": []})
+    for suspended, stopped in (([], False), (["AZRebalance"], False), (["AZRebalance", "Launch"], True)):
+        groups[0]["SuspendedProcesses"] = [{"ProcessName": name, "SuspensionReason": ""} for name in suspended]
+        assert aws.group("g").stopped is stopped

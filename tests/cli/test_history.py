@@ -29,3 +29,11 @@ def test_a_boot_adds_up(prefix: Any) -> None:
     assert history.booted == prefix.began + 2.0
     assert abs(history.boots["i-1"].seconds - 1.6) < 1e-9
     assert history.boots["i-1"].failure == "storage: no such object"
+
+
+def test_lines_of_a_users_own_program_are_passed_over(prefix: Any) -> None:
+    """`TRAINWRIGHT_METRICS` is theirs: what isn't as the bundled trainer tells it must not end the command."""
+    prefix.generation(1, ["i-1"])
+    prefix.lines[1] = ['{"epoch": 1}', "5", '{"event": "mine"}', "[]", "loss=3", '"event"']
+    prefix.train(1, 1, 2, 1.0)
+    assert [step.step for step in prefix.history().steps] == [1, 2]

@@ -178,7 +178,7 @@ def test_a_preview_leaves_a_cluster_that_is_up_alone(setting: Setting) -> None:
 def test_a_preview_that_fails_is_refused(setting: Setting) -> None:
     setting.code.write_text("7")
     with pytest.raises(Refused, match="ended with 7"):
-        lifecycle.preview("prod", setting.console)
+        lifecycle.preview("prod", setting.console, live=True)
 
 
 @pytest.mark.parametrize(("verb", "asked"), [("up", "up"), ("down", "destroy")])

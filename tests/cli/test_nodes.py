@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cli.nodes import Pulse, nodes
@@ -51,6 +52,14 @@ def test_how_a_members_workers_ended(prefix: Any) -> None:
     assert states(prefix) == {
         "i-1": "done", "i-2": "failed: rank 1 was killed by SIGKILL", "i-3": "saved, waiting",
     }  # fmt: skip
+
+
+def test_a_node_in_quarantine_says_why(prefix: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    prefix.card("i-1")
+    card = replace(prefix.history().cards["i-1"], state="quarantined", reason="its workers failed 3 times in a row")
+    prefix.store.put("control/members/i-1/card.json", card.json())
+    assert states(prefix) == {"i-1": "quarantined: its workers failed 3 times in a row"}
 
 
 def test_an_agent_that_came_back_is_no_member_until_a_generation_has_its_new_self(prefix: Any) -> None:

@@ -1,13 +1,23 @@
 """Another try for a failed run: what is put aside, what is kept, and whom it is refused to."""
 
+import io
 import json
+from types import SimpleNamespace
 
+import boto3
 import pytest
+from moto import mock_aws
+from rich.console import Console
 
+from cli import aws
+from cli import retry as retrying
+from cli.aws import Group
 from cli.errors import Refused
 from cli.retry import pardon
+from cli.workspace import Workspace
+from components.scaling import LAUNCH, breaker_name
 from trainer import layout
-from trainer.node.peers import Generation, Member
+from trainer.node.peers import Generation, Member, Tally
 from trainer.store import FileStore
 
 
@@ -25,13 +35,13 @@ def ended(store, *, succeeded):
 def test_a_failed_run_loses_its_outcome_and_its_count_of_failures_but_no_history(store):
     members = (Member("a", "10.0.0.1", "a1", 1),)
     for number in (1, 2, 3):
-        record = Generation(number, members, 1, "why", graceful=False, step=0, fruitless=number - 1)
+        record = Generation(number, members, 1, "why", graceful=False, step=0, tally=Tally(fruitless=number - 1))
         store.put(layout.generation(number), record.json())
     outcome = ended(store, succeeded=False)
     pardon("r-1", store)
     assert not store.exists(layout.OUTCOME)
     assert json.loads(store.get(layout.past_outcome(12.0))) == outcome
-    counts = [Generation.parse(store.get(layout.generation(number))).fruitless for number in (1, 2, 3)]
+    counts = [Generation.parse(store.get(layout.generation(number))).tally.fruitless for number in (1, 2, 3)]
     assert counts == [0, 1, 0]
 
 
@@ -41,4 +51,139 @@ def test_a_run_that_goes_on_or_is_done_is_left_alone(store):
     ended(store, succeeded=True)
     with pytest.raises(Refused, match="is done"):
         pardon("r-1", store)
+    assert store.exists(layout.OUTCOME)
+
+
+class Stack:
+    """A stack whose run's prefix is `store`."""
+
+    def __init__(self, store):
+        self.store = store
+
+    own = "r-1"
+
+    def run(self, run):
+        return run, self.store
+
+    def group(self):
+        return Group(12.0, frozenset())
+
+
+def test_who_tried_again_is_in_the_audit_record(store, monkeypatch):
+    monkeypatch.setattr(retrying, "Workspace", lambda _: Stack(store))
+    monkeypatch.setattr(retrying.aws, "caller", lambda: "arn:aws:iam::123456789012:user/ada")
+    monkeypatch.setattr(retrying.aws, "end_instances", lambda _: 2)
+    ended(store, succeeded=False)
+    retrying.retry("local", Console(file=io.StringIO()))
+    page = json.loads(store.get("audit/retry-12.json"))
+    assert page == {"by": "arn:aws:iam::123456789012:user/ada", "ended": 12.0}
+
+
+def test_nobody_unknown_tries_again(store, monkeypatch):
+    def refuse():
+        raise Refused("who you are can't be asked for")
+
+    monkeypatch.setattr(retrying, "Workspace", lambda _: Stack(store))
+    monkeypatch.setattr(retrying.aws, "caller", refuse)
+    ended(store, succeeded=False)
+    with pytest.raises(Refused, match="who you are"):
+        retrying.retry("local", Console(file=io.StringIO()))
+    assert store.exists(layout.OUTCOME)
+
+
+# A fleet that its breaker has stopped
+
+REGION = "us-west-2"
+
+
+@pytest.fixture
+def stopped(store, monkeypatch):
+    """A cluster `c1` whose group wants no nodes and may launch none, its breaker on."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.setattr(Workspace, "run", lambda *_: ("r-1", store))
+    monkeypatch.setattr(Workspace, "group", lambda _: aws.group("g"))
+    monkeypatch.setattr(Workspace, "outputs", {"group": "g", "run": "r-1"})
+    monkeypatch.setattr(Workspace, "plan", lambda _: (SimpleNamespace(fleet=SimpleNamespace(desired=2)), []))
+    with mock_aws():
+        scaling, watch = boto3.client("autoscaling"), boto3.client("cloudwatch")
+        scaling.create_launch_configuration(
+            LaunchConfigurationName="c", ImageId="ami-12c6146b", InstanceType="m5.large"
+        )
+        scaling.create_auto_scaling_group(
+            AutoScalingGroupName="g",
+            MinSize=0,
+            MaxSize=9,
+            DesiredCapacity=0,
+            AvailabilityZones=[f"{REGION}b"],
+            LaunchConfigurationName="c",
+        )
+        scaling.suspend_processes(AutoScalingGroupName="g", ScalingProcesses=["AZRebalance", LAUNCH])
+        watch.put_metric_alarm(
+            AlarmName=f"{breaker_name('c1')}-1a2b3c4",
+            Namespace="n",
+            MetricName="m",
+            Statistic="Sum",
+            Period=60,
+            EvaluationPeriods=1,
+            Threshold=1,
+            ComparisonOperator="GreaterThanThreshold",
+        )
+        yield SimpleNamespace(scaling=scaling, breaker=lambda state: _turn(watch, state))
+
+
+def _turn(watch, state):
+    watch.set_alarm_state(AlarmName=f"{breaker_name('c1')}-1a2b3c4", StateValue=state, StateReason="so")
+
+
+def _group(scaling):
+    (group,) = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    return group["DesiredCapacity"], {process["ProcessName"] for process in group["SuspendedProcesses"]}
+
+
+def _retried():
+    console = Console(file=io.StringIO(), width=200)
+    retrying.retry("c1", console)
+    return console.file.getvalue()
+
+
+def test_a_stopped_fleet_launches_again_though_its_run_has_not_ended(stopped):
+    stopped.breaker("OK")
+    assert _retried().startswith("The fleet launches nodes again. Follow it")
+    assert _group(stopped.scaling) == (2, {"AZRebalance"})
+    with pytest.raises(Refused, match="has not ended"):
+        _retried()
+
+
+def test_a_size_that_the_queue_asked_for_meanwhile_stays(stopped):
+    stopped.breaker("OK")
+    stopped.scaling.set_desired_capacity(AutoScalingGroupName="g", DesiredCapacity=5)
+    _retried()
+    assert _group(stopped.scaling) == (5, {"AZRebalance"})
+
+
+def test_a_fleet_is_not_resumed_while_its_breaker_would_stop_it_again(stopped, store):
+    stopped.breaker("ALARM")
+    ended(store, succeeded=False)
+    with pytest.raises(Refused, match=r"alarm c1-failed-nodes-1a2b3c4 is on.*try again once the alarm is over"):
+        _retried()
+    assert _group(stopped.scaling) == (0, {"AZRebalance", LAUNCH})
+    assert store.exists(layout.OUTCOME)
+
+
+def test_a_failed_run_on_a_stopped_fleet_is_pardoned_with_it(stopped, store):
+    stopped.breaker("OK")
+    ended(store, succeeded=False)
+    said = _retried()
+    assert "its failure is put aside, and 0 nodes will be replaced. The fleet launches nodes again." in said
+    assert _group(stopped.scaling) == (2, {"AZRebalance"})
+    assert not store.exists(layout.OUTCOME)
+    assert store.exists(layout.audit_retry(12.0))
+
+
+def test_a_run_that_is_done_stays_so_while_its_stopped_fleet_goes_on_for_others(stopped, store):
+    stopped.breaker("OK")
+    ended(store, succeeded=True)
+    assert _retried().startswith("The fleet launches nodes again. Follow it")
+    assert _group(stopped.scaling) == (2, {"AZRebalance"})
     assert store.exists(layout.OUTCOME)

@@ -10,9 +10,9 @@ from rich.console import Console
 from cli import status
 
 
-def printed(history: Any, now: float, alive: Collection[str] | None = None) -> str:
+def printed(history: Any, now: float, alive: Collection[str] | None = None, *, stopped: bool = False) -> str:
     console = Console(file=io.StringIO(), width=80)
-    console.print(status.status(history, now=now, alive=alive))
+    console.print(status.status(history, now=now, alive=alive, stopped=stopped))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -105,3 +105,50 @@ def test_a_loss_that_is_not_finite_is_null_for_programs(prefix: Any) -> None:
     assert (read["step"], read["last_loss"]) == (10, None)
     json.dumps(read, allow_nan=False)
     assert "loss not finite" in printed(prefix.history(), prefix.began)
+
+
+def _failing(prefix: Any, count: int = 3, at: float = 0.0) -> None:
+    for number in range(count):
+        prefix.boot(f"i-{number}", at + number, failed="fabric", detail="Short: 0 EFA devices")
+
+
+def test_b8_b9_boots_that_fail_over_and_over_are_said_of_the_run_with_their_reason(prefix: Any) -> None:
+    """The fleet is about to be set to zero, or has been: who looks must see why."""
+    _failing(prefix)
+    for alive in (None, frozenset(), {"i-9"}):
+        text = " ".join(printed(prefix.history(), prefix.began + 60, alive).split())
+        assert "3 boots failed within an hour and none succeeded, the last at fabric: Short: 0 EFA devices." in text
+        assert "At nodes.failed_boots of them the fleet is set to zero" in text
+    read = status.as_json(prefix.history(), now=prefix.began + 60)
+    assert read["failing"] == ["fabric: Short: 0 EFA devices"] * 3
+
+
+def test_two_bad_nodes_an_hours_old_row_of_them_or_one_good_among_them_is_no_alarm(prefix: Any) -> None:
+    _failing(prefix, 2)
+    assert status.as_json(prefix.history(), now=prefix.began + 60)["failing"] == []
+    _failing(prefix)
+    assert status.as_json(prefix.history(), now=prefix.began + 3700)["failing"] == []
+    prefix.boot("i-8", 50.0, upto="storage")
+    assert status.as_json(prefix.history(), now=prefix.began + 60)["failing"] != []
+    prefix.boot("i-9", 50.0)
+    assert status.as_json(prefix.history(), now=prefix.began + 60)["failing"] == []
+
+
+def test_b8_b9_a_stopped_fleet_is_said_with_its_reason_and_what_brings_it_back(prefix: Any) -> None:
+    """Also a day later, when no boot is recent any more."""
+    said = "the fleet is stopped and launches no nodes: too many failed to boot"
+    text = " ".join(printed(prefix.history(), prefix.began, frozenset(), stopped=True).split())
+    assert f"{said}. Once that is mended, bring it back by `trainwright retry`" in text
+    _failing(prefix)
+    for later in (60, 86_400):
+        text = " ".join(printed(prefix.history(), prefix.began + later, frozenset(), stopped=True).split())
+        assert f"{said}, the last at fabric: Short: 0 EFA devices." in text
+        assert "the run stands still" not in text
+    assert status.as_json(prefix.history(), now=prefix.began, stopped=True)["stopped"] is True
+    assert status.as_json(prefix.history(), now=prefix.began)["stopped"] is False
+
+
+def test_a_run_that_is_done_hides_no_stopped_fleet(prefix: Any) -> None:
+    """Others may wait in the cluster's queue."""
+    text = " ".join(printed(prefix.eventful(), prefix.began + 500, stopped=True).split())
+    assert "the run is done the fleet is stopped" in text

@@ -6,7 +6,9 @@ accept wrong property names and values; `tests/emulator` and `tests/e2e` cover t
 
 import asyncio
 import copy
+import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import provider_pb2
 
+from components import cluster
 from components.bundle import Bundle, build
 from components.cluster import TrainingCluster
 
@@ -54,12 +57,16 @@ class Record:
     secrets: frozenset[str]
     provider: str
     dependencies: frozenset[str]
+    made_of: dict[str, frozenset[str]]
+    """URNs of the resources that each input was made of."""
     protect: bool
     retain_on_delete: bool
+    ignore_changes: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.type, self.name
+        """Its type and its name, the hash of a content in it left out."""
+        return self.type, re.sub("-launch-[0-9a-f]{7}$", "-launch-HASH", self.name)
 
 
 @dataclass
@@ -90,13 +97,14 @@ class _Outputs(pulumi.runtime.Mocks):
             "aws:kms/key:Key": {"keyId": "key-1", "arn": f"arn:aws:kms:us-west-2:{ACCOUNT}:key/key-1"},
             "aws:ec2/launchTemplate:LaunchTemplate": {"latestVersion": 7},
             "aws:ec2/vpcEndpoint:VpcEndpoint": {"prefixListId": "pl-s3"},
+            "aws:fsx/lustreFileSystem:LustreFileSystem": {"dnsName": "fs-1.fsx.example.com", "mountName": "abcdefgh"},
         }.get(args.typ, {"arn": f"arn:aws:mock::{ACCOUNT}:{args.name}"})
         return f"{args.name}-id", {"name": args.name, **args.inputs, **more}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
         match args.token:
             case "aws:index/getCallerIdentity:getCallerIdentity":
-                return {"accountId": ACCOUNT}
+                return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/someone"}
             case "aws:ssm/getParameter:getParameter":
                 return {"insecureValue": "ami-0fedcba9876543210"}
             case "aws:ec2/getAmi:getAmi":
@@ -142,8 +150,10 @@ class _Monitor(mocks.MockMonitor):
                     frozenset(secrets),
                     request.provider,
                     frozenset(request.dependencies),
+                    {name: frozenset(made.urns) for name, made in request.propertyDependencies.items()},
                     request.protect,
                     request.retainOnDelete,
+                    tuple(request.ignoreChanges),
                 )
             )
         return super().RegisterResource(request)
@@ -159,6 +169,10 @@ def _plain(value: Any, path: str, secrets: set[str]) -> Any:
     if isinstance(value, list):
         return [_plain(item, f"{path}.{index}", secrets) for index, item in enumerate(value)]
     return value
+
+
+DECLARED: dict[str, Records] = {}
+"""What clusters have registered in this session, by all that it follows from."""
 
 
 class Mocked:
@@ -182,8 +196,15 @@ class Mocked:
     def cluster(
         self, values: Any, *, name: str = "c1", preview: bool = False, opts: pulumi.ResourceOptions | None = None
     ) -> Records:
-        """What a cluster of these values registers."""
-        return self.declare(lambda: TrainingCluster(name, values, opts), preview=preview)
+        """What a cluster of these values registers: a copy, where a test before has declared the same."""
+        if opts or not isinstance(values, dict):
+            return self.declare(lambda: TrainingCluster(name, values, opts), preview=preview)
+        built = str(cluster.build(Path()).path)
+        key = json.dumps([values, name, preview, built, str(Path.cwd())], sort_keys=True, default=repr)
+        if key not in DECLARED:
+            DECLARED[key] = self.declare(lambda: TrainingCluster(name, values), preview=preview)
+        self.records = copy.deepcopy(DECLARED[key])
+        return self.records
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,9 @@ def _longest(stack):
 
 def test_b1_user_data_fits_with_the_longest_inputs(stack):
     """EC2 takes 16,384 bytes before base64 (dask-cloudprovider#249, KiroCrew#2647)."""
-    config = bootstrap.node_config(_longest(stack), "b" * 63, f"bundles/{'0' * 64}.tar", "0" * 64)
+    warm = f"fs-{'0' * 17}.fsx.ap-northeast-1.amazonaws.com@tcp:/{'m' * 8}"
+    queue = f"https://sqs.ap-northeast-1.amazonaws.com/{'1' * 12}/{'q' * 80}"
+    config = bootstrap.node_config(_longest(stack), "b" * 63, f"bundles/{'0' * 64}.tar", "0" * 64, warm, queue)
     script = base64.b64decode(bootstrap.user_data(config))
     assert len(script) <= bootstrap.LIMIT_BYTES == 14_336
 
@@ -50,6 +52,44 @@ def test_the_agent_finds_in_its_configuration_all_it_reads(stack, tmp_path):
     read = NodeConfig.read(path)
     assert (read.run, read.bucket, read.workers, read.gpus) == (config["run"], "b", 1, 0)
     assert read.job == config["job"]
+
+
+P4D = {"nodes.type": "p4d.24xlarge", "network.egress": "endpoints", "job.batch": 32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        ({}, (0, False, "")),
+        ({"nodes.capacity": "spot"}, (0, False, "")),
+        ({"nodes.capacity": "spot", "network.egress": "endpoints"}, (0, False, "drain")),
+        (P4D, (4, True, "drain")),
+        (P4D | {"network.egress": "bucket"}, (4, True, "")),
+        (P4D | {"nodes.fabric": "tcp"}, (0, True, "drain")),
+        (P4D | {"nodes.nic_layout": "ip-saving"}, (4, True, "drain")),
+        (P4D | {"nodes.type": "p6-b300.48xlarge", "region": "us-west-2"}, (16, True, "drain")),
+        (P4D | {"nodes.type": "p5.4xlarge"}, (1, False, "drain")),
+        (P4D | {"nodes.type": "g6e.48xlarge"}, (4, False, "drain")),
+    ],
+    ids=str,
+)
+def test_n11_b4_a_node_is_told_what_its_boot_is_held_to(stack, tmp_path, changes, held):
+    """EFA devices, switches between GPUs, and the hook that it may complete; plain nodes are told nothing of these."""
+    config = bootstrap.node_config(decide("c1", parse(stack(changes))), "b", "bundles/x.tar", "x")
+    assert [name for name in ("efa", "nvswitch", "hook") if name in config] == [
+        name for name, value in zip(("efa", "nvswitch", "hook"), held, strict=True) if value
+    ]
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(config))
+    read = NodeConfig.read(path)
+    assert (read.efa, read.nvswitch, read.hook) == held
+
+
+def test_b4_a_mixed_fleet_is_held_to_what_all_of_its_types_have(stack):
+    """A type without switches has no fabric manager, and would never boot."""
+    mixed = P4D | {"nodes.fabric": "tcp", "nodes.capacity": "mixed", "nodes.alternatives": ["g5.48xlarge"]}
+    assert not decide("c1", parse(stack(mixed))).switched
+    assert decide("c1", parse(stack(mixed | {"nodes.alternatives": ["p4de.24xlarge"]}))).switched
 
 
 @pytest.mark.parametrize("text", ['quotes " and \\ and \n', "é 😀 \u2028", "'''", "@CONFIG@"])
@@ -83,4 +123,4 @@ def test_the_stage_needs_nothing_but_the_standard_library():
 def test_stage_and_agent_agree_on_exit_codes():
     assert f"FAILED = {exits.STAGE_FAILED}" in STAGE.splitlines()
     listed = next(line for line in STAGE.splitlines() if line.startswith("RestartPreventExitStatus="))
-    assert {int(code) for code in listed.split("=")[1].split()} == set(exits.STEP_FAILED.values())
+    assert {int(code) for code in listed.split("=")[1].split()} == {*exits.STEP_FAILED.values(), exits.QUARANTINED}

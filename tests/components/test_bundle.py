@@ -1,5 +1,6 @@
 """The bundle: the same from every machine, small, and enough to run the agent from."""
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.bundle import SERVICES, build, default_folder
+from components.bundle import SERVICES, TRAINER, build, default_folder
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,31 @@ def test_it_holds_the_trainer_and_what_nodes_call_and_no_more(bundle, names):
     services = {name.split("/")[2] for name in names if name.startswith("botocore/data/") and name.count("/") > 2}
     assert services == set(SERVICES)
     assert 1 << 20 < bundle.path.stat().st_size < 10 << 20
+
+
+def test_nodes_have_the_model_of_every_service_that_they_call():
+    """Without it a call fails on a node and nowhere else: here, botocore has them all."""
+    called = {
+        service
+        for path in TRAINER.rglob("*.py")
+        for service in re.findall(r"""\bclient\(\s*["']([a-z0-9-]+)["']""", path.read_text())
+    }
+    assert {"s3", "autoscaling"} <= called <= set(SERVICES)
+
+
+def test_b2_b3_nodes_install_nothing():
+    """A package manager's lock, a mirror that is down, or a newer driver would fail a node (awsome-distributed-ai#243).
+
+    What a node needs and the bundle lacks, its image has.
+    """
+    installers = re.compile(r"""\b(apt|apt-get|dnf|yum|zypper|pip|pip3|conda|curl|wget)["' ]""")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in (*TRAINER.rglob("*.py"), TRAINER.parent / "components" / "stage.py")
+        for line in path.read_text().splitlines()
+        if installers.search(line) and not line.lstrip().startswith("#")
+    ]
+    assert found == []
 
 
 def test_the_agent_runs_from_the_bundle_alone(bundle, tmp_path):

@@ -60,6 +60,7 @@ def _said_by_ec2(name):
         "efa_interfaces": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
         "efa_first_card": min(efa_cards, default=0),
         "ipv4_per_interface": network["Ipv4AddressesPerInterface"],
+        "encrypts_in_transit": network["EncryptionInTransitSupported"],
         "cluster_placement": "cluster" in said["PlacementGroupInfo"]["SupportedStrategies"],
         "usage_classes": tuple(sorted(said["SupportedUsageClasses"])),
         "boot_modes": tuple(sorted(said["SupportedBootModes"])),

@@ -14,6 +14,9 @@ from components.spec import parse
 CHILDREN = {
     ("pulumi:providers:aws", "c1-aws"),
     ("aws:autoscaling/group:Group", "c1-nodes"),
+    ("aws:autoscaling/policy:Policy", "c1-failed-nodes"),
+    ("aws:cloudwatch/eventRule:EventRule", "c1-failed-nodes"),
+    ("aws:cloudwatch/metricAlarm:MetricAlarm", "c1-failed-nodes"),
     ("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "c1-default"),
     ("aws:ec2/launchTemplate:LaunchTemplate", "c1-node"),
     ("aws:ec2/routeTable:RouteTable", "c1-private"),
@@ -31,6 +34,7 @@ CHILDREN = {
     ("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "c1-data"),
     ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-bundle"),
     ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-fleet"),
+    ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-launch-HASH"),
     ("aws:s3/bucketOwnershipControls:BucketOwnershipControls", "c1-data"),
     ("aws:s3/bucketPolicy:BucketPolicy", "c1-data"),
     ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "c1-data"),
@@ -41,6 +45,9 @@ CHILDREN = {
     ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "c1-from-nodes"),
 }
 """Type and name of every child. They are API: changing one replaces a user's resource, and belongs in the changelog."""
+
+LAUNCH = ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-launch-HASH")
+"""The audit record's page: it stays in the bucket, where its successor stands beside it."""
 
 OF_NAT = {
     ("aws:ec2/eip:Eip", "c1-nat-a"),
@@ -80,14 +87,16 @@ OF_AUDIT = {
     ("aws:cloudwatch/logMetricFilter:LogMetricFilter", "c1-trail-changed"),
     *(
         ("aws:cloudwatch/metricAlarm:MetricAlarm", f"c1-{alarm}")
-        for alarm in ("idle", "key-disabled", "trail-changed", "unhealthy")
+        for alarm in ("idle", "key-disabled", "missing", "trail-changed", "unhealthy")
     ),
     ("aws:ec2/flowLog:FlowLog", "c1-flow"),
     ("aws:iam/role:Role", "c1-flow"),
     ("aws:iam/role:Role", "c1-trail"),
     ("aws:iam/rolePolicy:RolePolicy", "c1-flow"),
     ("aws:iam/rolePolicy:RolePolicy", "c1-trail"),
+    ("aws:kms/alias:Alias", "c1-evidence"),
     ("aws:kms/alias:Alias", "c1-logs"),
+    ("aws:kms/key:Key", "c1-evidence"),
     ("aws:kms/key:Key", "c1-logs"),
     ("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", "c1-audit"),
     *((kind, "c1-audit") for kind, name in CHILDREN if name == "c1-data" and kind.startswith("aws:s3/")),
@@ -98,6 +107,7 @@ OF_AUDIT = {
 
 CARRY_NO_TAGS = {
     "pulumi:providers:aws",
+    "aws:autoscaling/policy:Policy",
     "aws:ec2/routeTableAssociation:RouteTableAssociation",
     "aws:iam/rolePolicy:RolePolicy",
     "aws:kms/alias:Alias",
@@ -203,26 +213,45 @@ def test_production_protects_and_keeps_what_holds_data_with_all_that_closes_it_a
     """A bucket that is kept without its settings would be kept open, in one version, and unencrypted."""
     records = mocked.cluster(stack({"production": True, "audit.enabled": True}))
     kept = {record.key for record in records.children() if record.protect or record.retain_on_delete}
+    kept -= {LAUNCH}
     assert kept == {
         ("aws:kms/key:Key", "c1-data"),
         *(key for key in CHILDREN if key[0].startswith("aws:s3/") and "bucketObject" not in key[0]),
         # The record, and all that the trail needs to go on.
         ("aws:kms/key:Key", "c1-logs"),
+        ("aws:kms/key:Key", "c1-evidence"),
         *(key for key in OF_AUDIT if key[0].startswith(("aws:s3/", "aws:cloudtrail/", "aws:cloudwatch/logGroup"))),
         ("aws:iam/role:Role", "c1-trail"),
         ("aws:iam/rolePolicy:RolePolicy", "c1-trail"),
     }
-    assert len(kept) == 22
+    assert len(kept) == 23
     for record in records.children():
-        assert record.protect == record.retain_on_delete == (record.key in kept)
+        if record.key != LAUNCH:
+            assert record.protect == record.retain_on_delete == (record.key in kept)
     assert all(record.inputs["forceDestroy"] is False for record in records.of("Bucket"))
     assert all(record.inputs["deletionWindowInDays"] == 30 for record in records.of("Key"))
 
 
 def test_outside_production_a_stack_can_be_destroyed_whole(mocked, stack):
     records = mocked.cluster(stack())
-    assert not any(record.protect or record.retain_on_delete for record in records.all)
+    assert [record.key for record in records.all if record.protect or record.retain_on_delete] == [LAUNCH]
     assert records.one("Bucket").inputs["forceDestroy"] is True
+
+
+def test_what_was_declared_is_recorded_with_who_did_and_stays_when_another_is(mocked, stack):
+    """A page of the record that went with its successor would be none; another's `up` of the same changes none."""
+    first, second = (
+        next(record for record in mocked.cluster(stack(changes)).all if record.key == LAUNCH)
+        for changes in ({}, {"job.steps": 70})
+    )
+    page = json.loads(first.inputs["content"])
+    assert page["by"].endswith(":user/someone")
+    assert first.inputs["key"].startswith(f"runs/{page['run']}/audit/launch-")
+    assert (page["nodes"]["types"], page["job"]["name"]) == (["m6a.large"], "gpt")
+    assert page["bundle_sha256"]
+    assert first.name != second.name
+    assert first.retain_on_delete
+    assert first.ignore_changes == ("content",)
 
 
 def _changed(before, after):
@@ -241,7 +270,7 @@ def test_scaling_changes_the_groups_sizes_and_fleet_json_alone(mocked, stack):
     }
     assert json.loads(after.one("BucketObjectv2", "c1-fleet").inputs["content"]) == {"min": 1, "desired": 3, "max": 4}
     group = after.one("Group").inputs
-    assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (1, 3, 4)
+    assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (0, 3, 4)
 
 
 def _config(records):
@@ -255,7 +284,7 @@ def _config(records):
 def test_changing_the_job_changes_user_data_and_the_run_and_nothing_else(mocked, stack):
     before = mocked.cluster(stack())
     after = mocked.cluster(stack({"job.steps": 70}))
-    assert _changed(before, after) == {("aws:ec2/launchTemplate:LaunchTemplate", "c1-node")}
+    assert _changed(before, after) == {("aws:ec2/launchTemplate:LaunchTemplate", "c1-node"), LAUNCH}
     assert _config(before)["run"] != _config(after)["run"]
     assert _config(after)["job"]["steps"] == 70
 

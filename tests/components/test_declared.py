@@ -42,6 +42,12 @@ CLUSTERS = {
     "all on, endpoints": {**ALL_ON, "network.egress": "endpoints"},
     "all on, brought vpc": BROUGHT,
     "p4d on demand": P4D,
+    "p4d, all tiers": {
+        **P4D,
+        "storage.lustre": {"size_gib": 2400, "throughput": 500},
+        "storage.cold": [{"prefix": "runs/gpt-0a1b2c3d/", "after_days": 30, "class": "glacier"}],
+    },
+    "p4d scaled": {**P4D, "scaling": {"queue": True, "gpu_target": 80}},
     "p4d spot": {**P4D, "nodes.capacity": "spot"},
     "p4d mixed": {**P4D, "nodes.capacity": "mixed", "nodes.on_demand_base": 1},
     "p4d reserved": {**P4D, "nodes.capacity": "reserved", "nodes.reservation": "create"},
@@ -111,8 +117,15 @@ def test_whatever_can_carry_tags_carries_the_clusters_and_the_users(mocked, stac
 
 @pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
 def test_every_policy_is_one_and_fits(mocked, stack, changes):
-    """IAM takes 10,240 characters in a role's policy and 2,048 in its trust, KMS 32 KiB, S3 20 KiB (their quotas)."""
-    limits = {"RolePolicy": 10_240, "Key": 32_768, "BucketPolicy": 20_480, "TopicPolicy": 30_720, "VpcEndpoint": 20_480}
+    """IAM takes 10,240 characters in a role's policy and 2,048 in its trust, KMS 32 KiB, S3 20 KiB, SQS 8 KiB."""
+    limits = {
+        "RolePolicy": 10_240,
+        "Key": 32_768,
+        "BucketPolicy": 20_480,
+        "TopicPolicy": 30_720,
+        "QueuePolicy": 8_192,
+        "VpcEndpoint": 20_480,
+    }
     for record in _declared(mocked.cluster(stack(changes))):
         kind = record.type.split(":")[-1]
         if text := record.inputs.get("policy"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.checks import review
-from components.egress import ENDPOINTS, needs, public_subnets
+from components.egress import endpoints, needs, public_subnets
 from components.findings import Finding, Invalid
 from components.plan import decide
 from components.spec import parse
@@ -67,9 +67,16 @@ def test_b8_with_a_way_out_both_pass(stack, egress):
 
 def test_b8_every_service_that_is_asked_for_has_an_endpoint(stack):
     changes = {"security.operators": [OPERATOR], "audit.enabled": True}
-    asked = {service for need in needs(parse(stack(changes))) for service in need.services}
-    assert asked
-    assert asked <= set(ENDPOINTS)
+    for scaling in ({}, {"queue": True}):
+        spec = parse(stack({**changes, "scaling": scaling}))
+        asked = {service for need in needs(spec) for service in need.services}
+        assert asked
+        assert asked <= set(endpoints(spec))
+
+
+def test_only_a_cluster_with_a_queue_pays_for_a_way_to_it(stack):
+    assert "sqs" not in endpoints(parse(stack({"scaling": {}})))
+    assert endpoints(parse(stack({"scaling": {"queue": True}})))[-1] == "sqs"
 
 
 def test_the_addresses_of_endpoints_are_counted_beside_nodes(stack):

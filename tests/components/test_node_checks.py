@@ -36,7 +36,7 @@ WRONG = [
     ),
     (
         {"nodes.confidential": "nitro-enclaves"},
-        "nodes.confidential: m6a.large has no nitro-enclaves. Types that have it: i3en.24xlarge, ",
+        "nodes.confidential: m6a.large has no nitro-enclaves. Types that have it: i3en.6xlarge, ",
     ),
     (
         P4D | {"nodes.confidential": "nitro-tpm"},

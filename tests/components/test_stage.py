@@ -166,6 +166,35 @@ def test_the_agent_takes_over_from_the_verified_bundle(node):
     assert Path(main).is_relative_to(node.root / "opt/trainwright" / hashlib.sha256(node.bundle).hexdigest())
 
 
+@pytest.mark.parametrize("knows_them", [True, False], ids=["ubuntu", "an image without them"])
+def test_b3_no_upgrade_changes_driver_or_kernel_under_a_running_job(node, monkeypatch, knows_them):
+    """NVML then says "Driver/library version mismatch", and Lustre's module no longer loads (parallelcluster#2095)."""
+    for folder in ("bin", "run/systemd/system", "etc/systemd/system"):
+        (node.root / folder).mkdir(parents=True)
+    refuses = "" if knows_them else '[ "$1" = mask ] && exit 1'
+    tool = node.root / "bin/systemctl"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {node.root}/called\n{refuses}\nexit 0\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    assert node.run().returncode == 0
+    masked, *others = (node.root / "called").read_text().splitlines()
+    assert masked.startswith("mask --now --no-block "), "to wait for an upgrade under way could take half an hour"
+    assert {"unattended-upgrades.service", "apt-daily.timer", "apt-daily-upgrade.timer"} <= set(masked.split())
+    assert others == ["daemon-reload", "enable --now trainwright"]
+
+
+def test_the_service_is_put_in_the_slice_that_is_written_for_it(node, monkeypatch):
+    for folder in ("bin", "run/systemd/system", "etc/systemd/system"):
+        (node.root / folder).mkdir(parents=True)
+    (node.root / "bin/systemctl").write_text("#!/bin/sh\nexit 0\n")
+    (node.root / "bin/systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{node.root / 'bin'}:{os.environ['PATH']}")
+    assert node.run().returncode == 0
+    units = node.root / "etc/systemd/system"
+    assert "Slice=trainwright.slice\n" in (units / "trainwright.service").read_text()
+    assert (units / "trainwright.slice").read_text() == _scope()["SLICE"]
+
+
 def test_b12_a_second_run_fetches_nothing(node):
     assert node.run().returncode == 0
     node.requests.clear()
@@ -269,12 +298,17 @@ def test_a_python_that_does_not_work_is_said_so(node, text, said):
     _refused(node, node.run(python=python), f"{python} does not work ({said})")
 
 
-def _unit():
-    """The service's unit as the stage writes it, for a Python that is on every machine."""
+def _scope():
+    """What the stage defines."""
     script = base64.b64decode(bootstrap.user_data({})).decode()
     scope = {"__name__": "stage", "__file__": "stage"}
     exec(compile(script, "stage", "exec"), scope)
-    return scope["UNIT"].format(python="/bin/sh", config="/etc/trainwright/node.json", code="/opt/trainwright/0")
+    return scope
+
+
+def _unit():
+    """The service's unit as the stage writes it, for a Python that is on every machine."""
+    return _scope()["UNIT"].format(python="/bin/sh", config="/etc/trainwright/node.json", code="/opt/trainwright/0")
 
 
 def _settings(unit):
@@ -309,7 +343,7 @@ def test_a_node_that_gives_up_shuts_down_and_no_other_does(tmp_path, status):
     (tmp_path / "systemctl").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EXIT_STATUS": str(status)}
     assert subprocess.run(shell, check=False, env=environment, timeout=10).returncode == 0
-    if status in exits.STEP_FAILED.values():
+    if status in {*exits.STEP_FAILED.values(), exits.QUARANTINED}:
         assert called.read_text() == "--no-block poweroff\n"
     else:
         assert not called.exists()
@@ -324,6 +358,19 @@ def test_the_agent_waits_for_the_gpus_fabric_and_has_time_to_save():
     assert settings["NoNewPrivileges"] == ["yes"]
 
 
+def test_training_comes_before_the_images_own_services_and_has_no_limits_of_theirs():
+    """`OOMPolicy=stop`, the default, would end the agent with the worker that the kernel killed (systemd.service)."""
+    unit, own = _settings(_unit()), _settings(_scope()["SLICE"])
+    assert unit["Slice"] == ["trainwright.slice"]
+    assert unit["OOMPolicy"] == ["continue"]
+    assert int(unit["OOMScoreAdjust"][0]) < 0
+    assert unit["LimitMEMLOCK"] == unit["TasksMax"] == ["infinity"]
+    assert int(own["CPUWeight"][0]) > 100 < int(own["IOWeight"][0]), (
+        "100 is everything else's (systemd.resource-control)"
+    )
+    assert own["MemoryLow"] == ["80%"], "what is left is for the system"
+
+
 def test_many_workers_that_ask_for_credentials_at_once_are_not_turned_away():
     """botocore asks the metadata service once, for a second, unless told otherwise."""
     words = " ".join(_settings(_unit())["Environment"]).split()
@@ -332,10 +379,11 @@ def test_many_workers_that_ask_for_credentials_at_once_are_not_turned_away():
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_itself_finds_nothing_wrong_with_the_unit(tmp_path):
-    unit = tmp_path / "trainwright.service"
-    unit.write_text(_unit())
+    (tmp_path / "trainwright.service").write_text(_unit())
+    (tmp_path / "trainwright.slice").write_text(_scope()["SLICE"])
+    units = [str(path) for path in tmp_path.iterdir()]
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], check=False, capture_output=True, text=True, timeout=60
+        ["systemd-analyze", "verify", "--man=no", *units], check=False, capture_output=True, text=True, timeout=60
     )
     complaints = [line for line in done.stderr.splitlines() if "trainwright" in line]
     assert (done.returncode, complaints) == (0, [])

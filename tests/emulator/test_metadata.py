@@ -30,7 +30,7 @@ class QuietApi:
             raise EndpointConnectionError(endpoint_url="http://127.0.0.1:9")
         return {"Name": "worker", "trainwright:run": "r 1"}
 
-    def lifecycle_state(self, instance):
+    def target_state(self, instance):
         return "InService"
 
     def credentials(self, instance, profile):

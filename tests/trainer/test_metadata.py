@@ -94,6 +94,21 @@ def test_a_notice_says_when(service):
     assert Ec2Metadata(service.url).interruption() == "2026-01-01T00:02:00Z"
 
 
+@pytest.mark.parametrize(
+    ("state", "ends"), [(None, False), ("InService", False), ("Standby", False), ("Terminated", True)]
+)
+def test_a_node_learns_that_its_group_ends_it(service, state, ends):
+    if state:
+        service.values["meta-data/autoscaling/target-lifecycle-state"] = state
+    assert Ec2Metadata(service.url).terminating() is ends
+
+
+def test_advice_that_a_node_is_at_risk_says_since_when(service):
+    assert Ec2Metadata(service.url).at_risk() is None
+    service.values["meta-data/events/recommendations/rebalance"] = '{"noticeTime": "2026-01-01T00:00:00Z"}'
+    assert Ec2Metadata(service.url).at_risk() == "2026-01-01T00:00:00Z"
+
+
 def test_a_token_that_is_refused_is_renewed_by_the_next_question(service):
     """As after an instance was stopped and started."""
     client = Ec2Metadata(service.url)

@@ -7,33 +7,53 @@ import os
 import signal
 import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import trainer
 from trainer import exits, layout
-from trainer.metadata import Ec2Metadata
-from trainer.node import fabric, health, storage
+from trainer.metadata import Ec2Metadata, Identity
+from trainer.node import code, fabric, health, nccl, preflight, scratch, storage, warm
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.console import say
 from trainer.node.fabric import Fabric
-from trainer.node.generations import Generations
+from trainer.node.gauges import Gauges
+from trainer.node.generations import Generations, Quarantined
+from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import HURRIED, Membership, Outcome
-from trainer.node.peers import QUORUM_LIMIT_S, Card
+from trainer.node.metrics import CloudWatch, Sampler
+from trainer.node.nearby import DataNodes
+from trainer.node.peers import READY, Card
+from trainer.node.rules import QUORUM_LIMIT_S
+from trainer.node.serving import Shelf, serving
 from trainer.node.shipping import Shipper
 from trainer.node.steps import BootReport, StepFailed
+from trainer.node.storage import Arrived, Bring
+from trainer.node.turns import Turns, clear
 from trainer.node.workers import Job, trainer_command
-from trainer.store import Store, StoreError, open_store
+from trainer.store import Missing, Store, StoreError, open_store
 
 IDENTIFY_LIMIT_S = 60
 DATASET_WAIT_S = 900
+SCRATCH_LIMIT_S = scratch.LIMIT_S + scratch.IMAGE_WAIT_S + 30
+WARM_LIMIT_S = warm.LIMIT_S + 30
 STORAGE_LIMIT_S = 7200
 FABRIC_LIMIT_S = 60
-HEALTH_LIMIT_S = 120
+SYSTEM_LIMIT_S = preflight.SYSTEM_LIMIT_S + 10
+HEALTH_LIMIT_S = 120 + preflight.LOOPBACK_LIMIT_S
 PEERS_LIMIT_S = QUORUM_LIMIT_S + 600
 LAUNCH_LIMIT_S = 60
 """Limits of the boot's steps, in seconds."""
 
 RETRY_S = 1.0
+
+LIBRARY = Path(trainer.__file__).parents[1]
+"""The bundle's folder, with the `trainer` package in it."""
+
+LINGER_S = 5 * 3600.0
+"""How long a node says that its run has ended: longer than anybody waits for that (`scaling.idle_minutes`)."""
 
 
 class Left(Exception):
@@ -48,91 +68,272 @@ class Agent:
     paths: Paths
     metadata: Ec2Metadata
     generations: Generations | None = None
+    sampler: Sampler | None = None
+    lifecycle: Lifecycle | None = None
+    shipper: Shipper | None = None
+    turns: Turns | None = None
+    used: bool = False
+    """Whether it has taken part in a run before: its hours since its launch are not all of the next one's."""
 
     def run(self) -> int:
-        """Boot, then train. A run that has ended already is left alone."""
+        """Boot, then train, or serve the dataset. A run that has ended already is left alone.
+
+        Where the cluster has a queue, the node then goes on to the next run in it, again and again.
+        """
         signal.signal(signal.SIGTERM, self._leave)
         signal.signal(signal.SIGINT, self._leave)
         bucket = open_store(f"s3://{self.config.bucket}")
-        store = open_store(bucket.url(layout.run_prefix(self.config.run)))
-        shipper = Shipper(store)
-        report = BootReport(lambda node, content: self._publish(store, node, content))
         outcome = None
         try:
-            outcome = self._train(bucket, store, shipper, report)
+            outcome = (self._serve if self.config.role == "data" else self._train_all)(bucket)
+            if outcome:
+                self._linger()
         except Left:
             pass
         except StepFailed as failure:
             say(f"gives up: {failure}")
             return exits.STEP_FAILED[failure.step]
+        except Quarantined as reason:
+            say(f"leaves, in quarantine: {reason}")
+            return exits.QUARANTINED
         finally:
-            shipper.close()
+            if self.sampler:
+                self.sampler.close()
+            if self.shipper:
+                self.shipper.close()
         how = "was asked to leave" if outcome is None else "run succeeded" if outcome.succeeded else "run failed"
         say(f"{how}{f': {outcome.reason}' if outcome else ''}")
         return exits.DONE
 
-    def _train(self, bucket: Store, store: Store, shipper: Shipper, report: BootReport) -> Outcome | None:
+    def _begin(self, store: Store) -> tuple[Shipper, BootReport]:
+        """What tells of this node below a prefix from here on."""
+        self.shipper = self.shipper.onward(store) if self.shipper else Shipper(store)
+        return self.shipper, BootReport(lambda node, content: self._publish(store, node, content))
+
+    def _train_all(self, bucket: Store) -> Outcome | None:
+        """Train the run, then those of the queue, each to its end. How the last ended; None where this node left it."""
+        if self.config.queue:
+            self.turns = Turns(bucket, self.config, lambda: self.generations is not None and self.generations.leads)
+        while (outcome := self._train(bucket)) and self.turns:
+            assert self.sampler is not None
+            assert self.lifecycle is not None
+            assert self.shipper is not None
+            last, self.generations, ended = self.generations, None, self.config.run  # from here on, a signal raises
+            if last and (last.leaving or last.membership.card.state != READY):
+                self.generations = last
+                break
+            turn = self.turns.next(self.sampler, self.lifecycle)
+            self.config = replace(self.config, run=turn.run, job=turn.job)
+            if turn.run != ended:
+                self.shipper.close()  # the logs go
+                clear(self.paths, ended, turn.job["dataset"])
+        return outcome
+
+    def _train(self, bucket: Store) -> Outcome | None:
+        store = open_store(bucket.url(layout.run_prefix(self.config.run)))
+        shipper, report = self._begin(store)
         membership = report.required("identify", lambda: self._identify(bucket, store, report), IDENTIFY_LIMIT_S)
+        card = membership.card
+        self.lifecycle = lifecycle = Lifecycle(self.metadata, card.node, self.config.region, self.config.hook)
+        self._sample(shipper, card.node, active=membership.outcome is None)
         if membership.outcome:
             return membership.outcome
-        card = membership.card
-        shipper.add(self.paths.logs / "agent.log", lambda chunk: layout.log_chunk(card.node, "agent", chunk))
-        shipper.start()
-        data = report.required("storage", lambda: self._storage(bucket), STORAGE_LIMIT_S)
+        self._ship(shipper, card.node)
+        shown = self._tiers(report)
+        data = report.required("storage", lambda: self._needs(bucket, membership, shown), STORAGE_LIMIT_S)
+        if membership.outcome:
+            return membership.outcome
         found = report.required("fabric", lambda: self._fabric(card.address), FABRIC_LIMIT_S)
-        report.required("health", self._health, HEALTH_LIMIT_S)
-        generations = Generations(membership, self.metadata, self._job(data, found, store), shipper)
+        report.optional("system", lambda: preflight.system(self.config.gpus, found.kind), SYSTEM_LIMIT_S, None)
+        report.required("health", lambda: self._health(found, shipper, card.node), HEALTH_LIMIT_S)
+        generations = Generations(membership, lifecycle, self._job(data, found, store), shipper)
         report.required("peers", generations.first, PEERS_LIMIT_S)
         self.generations = generations
+        if self.turns:
+            self.turns.backlog.look()
         try:
             report.required("launch", generations.launch, LAUNCH_LIMIT_S)
             return generations.follow()
         finally:
             generations.stop()
+            lifecycle.close()
+
+    def _serve(self, bucket: Store) -> None:
+        """A data node's life: it serves what it has, from the first shard on, until it is asked to leave."""
+        store = open_store(bucket.url(layout.DATA))
+        shipper, report = self._begin(store)
+        identity = report.required("identify", lambda: self._introduce(store, report), IDENTIFY_LIMIT_S)
+        self._ship(shipper, identity.node)
+        self._tiers(report)
+        shelf = Shelf()
+        offered = serving(shelf, store, identity.node, identity.address, self.config.job["dataset"])
+        with ExitStack() as leaving:
+
+            def launch() -> tuple[None, str]:
+                return None, "serves shards at {}:{}".format(*leaving.enter_context(offered))
+
+            report.required("launch", launch, LAUNCH_LIMIT_S)
+            report.required("storage", lambda: self._storage(bucket, arrived=shelf.add), STORAGE_LIMIT_S)
+            shelf.complete = True
+            while True:  # until a signal's handler raises; a signal just before a `pause` would be slept through
+                time.sleep(RETRY_S)
 
     def _identify(self, bucket: Store, store: Store, report: BootReport) -> tuple[Membership, str]:
-        identity = self.metadata.identity()
-        report.node = identity.node
+        identity = self._identity(report)
         incarnation = uuid.uuid4().hex[:12]
         card = Card(identity.node, identity.address, identity.launched, incarnation, self.config.workers)
         membership = Membership(open_store(store.url(), HURRIED), open_store(bucket.url(), HURRIED), card)
-        while True:  # bounded by the step's limit: a role, and what it may, take seconds to reach a new instance
+        self._await_answer(membership.read_outcome)
+        if membership.outcome is None:
+            since = {"launched": ""} if self.used else {}
+            page = json.dumps({**asdict(identity), "gpus": self.config.gpus, **since}).encode()
+            self._await_answer(lambda: store.put(layout.audit_node(identity.node), page, if_absent=True))
+            self.used = True
+        return membership, str(identity)
+
+    def _introduce(self, store: Store, report: BootReport) -> tuple[Identity, str]:
+        identity = self._identity(report)
+        self._await_answer(lambda: store.list(layout.DATA_NODES))
+        return identity, str(identity)
+
+    def _identity(self, report: BootReport) -> Identity:
+        identity = self.metadata.identity()
+        report.node = identity.node
+        return identity
+
+    def _await_answer(self, read: Callable[[], object]) -> None:
+        """Read until the bucket answers: a role, and what it may, take seconds to reach a new instance."""
+        while True:  # bounded by the step's limit
             try:
-                membership.read_outcome()
-                break
+                read()
             except StoreError as error:
                 say(f"the bucket does not answer yet: {error}")
                 time.sleep(RETRY_S)
-        return membership, f"{identity.node}, {identity.type} in {identity.zone}, {identity.address}"
+            else:
+                return
 
-    def _storage(self, bucket: Store) -> tuple[Path, str]:
+    def _ship(self, shipper: Shipper, node: str) -> None:
+        log = self.paths.logs / "agent.log"
+        shipper.add(log, lambda chunk: layout.log_chunk(node, "agent", chunk), lasting=True)
+        shipper.start()
+
+    def _sample(self, shipper: Shipper, node: str, *, active: bool) -> None:
+        """Sample the node's hardware from now on, to the run's prefix and, where the node was told so, CloudWatch."""
+        if self.sampler:
+            self.sampler.active = active
+            return
+        path = self.paths.logs / "samples.jsonl"
+        shipper.add(path, lambda chunk: layout.sample_chunk(node, chunk), lasting=True)
+        cloud = CloudWatch(self.config.namespace) if self.config.namespace else None
+        self.sampler = Sampler(path, Gauges(self.paths.scratch, self.config.gpus), cloud, active)
+        self.sampler.start()
+
+    def _linger(self) -> None:
+        """Stay, where somebody listens, and go on saying that the run has ended: the fleet is set to zero by that."""
+        leaving = self.generations is not None and self.generations.leaving
+        if leaving or self.sampler is None or self.sampler.cloud is None or self.lifecycle is None:
+            return
+        self.sampler.active, self.generations = False, None
+        say(f"the run has ended; says so to CloudWatch until the node is ended, for {LINGER_S / 3600:g} hours at most")
+        self.lifecycle.attend(LINGER_S)
+
+    def _nearby(self, bucket: Store, node: str) -> Bring | None:
+        if not self.config.data_nodes:
+            return None
+        return DataNodes(open_store(bucket.url(layout.DATA)), self.config.job["dataset"], node).bring
+
+    def _tiers(self, report: BootReport) -> Path | None:
+        """See to scratch and to the warm tier, none of which a node needs; the dataset's folder in the latter."""
+        report.optional("scratch", lambda: scratch.assemble(self.paths), SCRATCH_LIMIT_S, None)
+        if not self.config.warm:
+            return None
+        mounted = report.optional("warm", lambda: warm.mount(self.config.warm, self.paths), WARM_LIMIT_S, None)
+        return mounted / layout.dataset_prefix(self.config.job["dataset"]) if mounted else None
+
+    def _needs(self, bucket: Store, membership: Membership, shown: Path | None) -> tuple[Path | None, str]:
+        """What the job needs. With a queue, a run whose needs the bucket can't meet fails, and makes way for others."""
+        try:
+            return self._storage(bucket, self._nearby(bucket, membership.card.node), shown=shown)
+        except (Missing, code.Altered, storage.Corrupt) as error:
+            if not self.config.queue:
+                raise
+            reason = str(error)
+        self._await_answer(lambda: membership.end(succeeded=False, reason=reason))
+        self._await_answer(membership.read_outcome)
+        return None, f"the run fails: {reason}"
+
+    def _storage(
+        self,
+        bucket: Store,
+        bring: Bring | None = None,
+        arrived: Arrived | None = None,
+        shown: Path | None = None,
+    ) -> tuple[Path | None, str]:
         self.paths.scratch.mkdir(parents=True, exist_ok=True)
+        if sha256 := self.config.job.get("code"):
+            code.fetch(bucket, sha256, self._code_folder)
         name = self.config.job["dataset"]
+        if not name:
+            return None, "no dataset asked for"
         datasets = open_store(bucket.url(layout.dataset_prefix(name)))
-        return storage.fetch(datasets, self.paths.scratch / "datasets" / name, DATASET_WAIT_S)
+        folder = self.paths.scratch / "datasets" / name
+        return storage.fetch(datasets, folder, DATASET_WAIT_S, shown, bring, arrived)
 
     def _fabric(self, address: str) -> tuple[Fabric, str]:
-        found = fabric.find(address, self.paths.root)
-        return found, f"{found.kind}, {found.devices} devices, TCP over {found.interface}"
+        found = fabric.find(address, self.config.efa, self.paths.root)
+        told = nccl.told(found.environment(), self._chosen, os.environ)
+        return found, f"{found.kind}, {found.devices} devices, TCP over {found.interface}; {told}"
 
-    def _health(self) -> tuple[None, str]:
-        return None, health.check(self.paths.scratch, self.config.gpus)
+    def _health(self, found: Fabric, shipper: Shipper, node: str) -> tuple[None, str]:
+        gpus = self.config.gpus
+        room = 0 if self._saves.is_dir() else preflight.room(self.config.job)
+        fit = health.check(self.paths.scratch, gpus, self.config.nvswitch, room)
+        if not gpus:
+            return None, fit
+        folder = self.paths.logs / "loopback"
+        shipper.add(folder / "rank0.log", lambda chunk: layout.log_chunk(node, "loopback", chunk))
+        environment = {**os.environ, **found.environment(), **self._chosen}
+        tried = preflight.loopback(environment, gpus, nccl.expected(found.kind, self._chosen), folder)
+        return None, f"{fit}, {tried}"
 
-    def _job(self, data: Path, found: Fabric, store: Store) -> Job:
+    @property
+    def _chosen(self) -> Mapping[str, str]:
+        chosen: Mapping[str, str] = self.config.job.get("environment", {})
+        return chosen
+
+    @property
+    def _saves(self) -> Path:
+        return self.paths.scratch / "runs" / self.config.run
+
+    @property
+    def _code_folder(self) -> Path:
+        return self.paths.root / "opt/trainwright/code"
+
+    def _job(self, data: Path | None, found: Fabric, store: Store) -> Job:
         path = self.paths.state / "job.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(dict(self.config.job)))
-        scratch = self.paths.scratch / "runs" / self.config.run
+        job = {key: value for key, value in self.config.job.items() if key not in nccl.OF_THE_NODE}
+        path.write_text(json.dumps(job))
+        own, saves = job.get("command"), self._saves
+        asked = {"chosen": self._chosen, "nccl_debug": self.config.job.get("nccl_debug", False)}
+        # Runs on one node count their generations, by which logs are named, each from 1.
+        logs = self.paths.logs / self.config.run if self.config.queue else self.paths.logs
         environment = {
             **os.environ,
             **found.environment(),
             # A type without GPUs trains on its CPUs, also on an embedded cloud whose machine has some.
             **({} if self.config.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
+            "GPUS_PER_NODE": str(self.config.gpus),
             "TRAINWRIGHT_JOB": str(path),
             "TRAINWRIGHT_STORE": store.url(),
-            "TRAINWRIGHT_DATA": str(data),
+            **({"TRAINWRIGHT_DATA": str(data)} if data else {}),
         }
-        return Job(trainer_command(), self.config.run, environment, self.paths.logs, scratch)
+        if not own:
+            return Job(trainer_command(), self.config.run, environment, logs, saves, **asked)
+        folder = self._code_folder / sha256 if (sha256 := self.config.job.get("code")) else saves
+        # What the bundle carries must not stand before the image's own packages, of which it may have an older one.
+        environment |= {"PYTHONPATH": str(folder), "TRAINWRIGHT_LIBRARY": str(LIBRARY)}
+        return Job(own, self.config.run, environment, logs, saves, self.config.job["launcher"], folder, **asked)
 
     def _publish(self, store: Store, node: str, content: bytes) -> None:
         (self.paths.logs / "boot.json").write_bytes(content)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,30 @@ class NodeConfig:
     workers: int
     gpus: int
     job: Mapping[str, Any]
+    warm: str = ""
+    """What the warm tier is mounted from, `NAME@tcp:/MOUNT`; nothing where there is none."""
+    role: Literal["train", "data"] = "train"
+    """`data` is a node that serves the dataset to the others; of `job` it is told the dataset alone."""
+    data_nodes: bool = False
+    """Whether there are such."""
+    namespace: str = ""
+    """CloudWatch's namespace of this cluster's metrics; nothing where they go to the run's prefix alone."""
+    queue: str = ""
+    """URL of the queue whose backlog brings nodes, where the cluster has one: its runs are trained after `run`."""
+
+    efa: int = 0
+    """EFA devices that its interfaces give it."""
+    nvswitch: bool = False
+    """Whether its GPUs meet over NVSwitch, which NVIDIA's fabric manager sets up."""
+    hook: str = ""
+    """The hook of its group that it ends itself when it is to go and is done; nothing where there is none."""
 
     @classmethod
     def read(cls, path: Path) -> NodeConfig:
         """From the file that the stage wrote. Raises `OSError`, `ValueError` or `KeyError` where it is unusable."""
         values = json.loads(path.read_text())
-        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        told = [field.name for field in fields(cls) if field.name in values or field.default is MISSING]
+        return cls(**{name: values[name] for name in told})
 
 
 @dataclass(frozen=True)
@@ -55,3 +73,8 @@ class Paths:
     def scratch(self) -> Path:
         """The fast local disk, or a folder of the root disk where there is none."""
         return self.root / "mnt/scratch"
+
+    @property
+    def warm(self) -> Path:
+        """Where the warm tier is mounted, on nodes of clusters that have one."""
+        return self.root / "mnt/warm"

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from http.client import HTTPException
 
 from trainer import layout
-from trainer.metadata import Ec2Metadata
 from trainer.node.console import say
+from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import Membership, Outcome
-from trainer.node.peers import DRAINING, FAILED, READY, STOPPED, End, Ended, Form, Generation, Wait, decide
+from trainer.node.peers import DRAINING, FAILED, QUARANTINED, READY, STOPPED, Ended, Generation
+from trainer.node.rules import End, Form, Wait, decide
 from trainer.node.shipping import Shipper
-from trainer.node.workers import GRACE_S, Job, Workers, log_path, metrics_path
+from trainer.node.workers import GRACE_S, Job, Workers, log_path, metrics_path, nccl_path
 from trainer.store import StoreError
 
 FORMING_S = 0.5
 STEADY_S = 1.0
-"""Seconds between looks at the run: before the first generation, and after."""
+"""Seconds between looks at the run: while nothing trains here, and while something does."""
 
 NOTICE_S = 5.0
 """Seconds between looks for a notice, as AWS asks (EC2 user guide, "Spot Instance interruption notices")."""
@@ -37,12 +38,16 @@ LINGERING_S = 150.0
 TICK_S = 0.05
 
 
+class Quarantined(Exception):
+    """The others go on without this node, whose workers fail time and again; the message says why."""
+
+
 @dataclass
 class Generations:
     """One agent's part in a run, from its first generation on. Setting `leaving` makes it drain and end."""
 
     membership: Membership
-    metadata: Ec2Metadata
+    lifecycle: Lifecycle
     job: Job
     shipper: Shipper
     leaving: bool = False
@@ -50,6 +55,7 @@ class Generations:
     _adopted: int = 0
     _turn_by: float | None = None
     _over_since: float | None = None
+    _pulse_due: float = 0.0
     _told: Ended | None = None
     _notice_due: float = 0.0
     _said: str = ""
@@ -58,6 +64,8 @@ class Generations:
         """Wait for the first generation that has this node, or for the run's outcome."""
         while self._rank() is None and self.membership.outcome is None:
             self._look()
+            self._leave_if_quarantined()
+            self._watch_for_notice()
             time.sleep(FORMING_S)
         generation = self.membership.generation
         if generation is None or self._rank() is None:
@@ -71,7 +79,10 @@ class Generations:
         return None, f"ranks {ranks} started"
 
     def follow(self) -> Outcome | None:
-        """Take part until the end. Returns the run's outcome, or None where this node left before it."""
+        """Take part until the end. Returns the run's outcome, or None where this node left before it.
+
+        Raises `Quarantined`.
+        """
         look_due = 0.0
         leave_by: float | None = None
         while self.membership.outcome is None:
@@ -83,10 +94,12 @@ class Generations:
                 look_due = 0.0
             if time.monotonic() >= look_due:
                 self._look()
-                look_due = time.monotonic() + STEADY_S
+                self._leave_if_quarantined()
+                look_due = time.monotonic() + (STEADY_S if self.workers and self.workers.running else FORMING_S)
             if leave_by is None:
                 self._turn()
                 self._stop_with_the_others()
+                self._end_what_hangs()
                 self._watch_for_notice()
             elif not (self.workers and self.workers.running) or time.monotonic() >= leave_by:
                 self._tell()
@@ -94,6 +107,11 @@ class Generations:
                 return self.membership.outcome
             time.sleep(TICK_S)
         return self.membership.outcome
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node is the first of those that train."""
+        return self._rank() == 0
 
     def stop(self) -> None:
         """End what runs."""
@@ -116,6 +134,7 @@ class Generations:
 
     def _look(self) -> None:
         """One look at the run, and what follows from it where this node leads."""
+        self.membership.say(progress=self.job.progress)
         try:
             self.membership.sync()
             if self.membership.outcome:
@@ -162,27 +181,53 @@ class Generations:
     def _stop_with_the_others(self) -> None:
         """End workers whose generation is over elsewhere, if they have not noticed after a while."""
         ends = self.membership.ends(self._adopted)
-        if not ends or self.workers is None or not self.workers.running:
+        if self.workers is None or not self.workers.running or not (ends or self.workers.parted):
             self._over_since = None
             return
         if self._over_since is None:
             self._over_since = time.monotonic()
-        allowed = PARTING_S if ends & {FAILED, STOPPED} else LINGERING_S
-        if time.monotonic() >= self._over_since + allowed:
-            self.workers.stop()
+        broken = self.workers.parted or ends & {FAILED, STOPPED}
+        if time.monotonic() < self._over_since + (PARTING_S if broken else LINGERING_S):
+            return
+        if broken and FAILED not in ends:
+            # The others gave up waiting for someone, and who has not noticed is it.
+            self.workers.end_hung("its peers waited in vain")
+        self.workers.stop()
+
+    def _end_what_hangs(self) -> None:
+        """End workers that have broken their promise of a sign of life."""
+        if self.workers is None or time.monotonic() < self._pulse_due:
+            return
+        self._pulse_due = time.monotonic() + STEADY_S
+        if hung := self.workers.hung():
+            self.workers.end_hung("it broke its promise of a sign of life", hung)
+
+    def _leave_if_quarantined(self) -> None:
+        generation, node = self.membership.generation, self.membership.card.node
+        if generation is None or node not in generation.tally.quarantined:
+            return
+        reason = generation.tally.quarantined[node]
+        self.membership.say(state=QUARANTINED, reason=reason)
+        self.stop()
+        self._look()
+        raise Quarantined(reason)
 
     def _watch_for_notice(self) -> None:
-        """On notice that the node will be taken away: have all ranks save the same step, and stay out of the next."""
-        if time.monotonic() < self._notice_due or self.membership.card.state != READY:
+        """On notice that the node is to go: have all ranks save the same step, and stay out of the next.
+
+        Once nothing runs here any more, the group is told that it may end the node.
+        """
+        if time.monotonic() < self._notice_due:
             return
         self._notice_due = time.monotonic() + NOTICE_S
         try:
-            when = self.metadata.interruption()
+            if self.membership.card.state == READY:
+                if why := self.lifecycle.notice():
+                    self._drain(why)
+            elif not (self.workers and self.workers.running):
+                self.lifecycle.settle()
         except (OSError, HTTPException, ValueError, KeyError) as error:
             self._say(f"the metadata service gives no answer on interruptions: {error}")
-            return
-        if when:
-            self._drain(f"the cloud takes this node away at {when}")
 
     def _drain(self, why: str) -> None:
         say(f"draining: {why}")
@@ -196,6 +241,9 @@ class Generations:
         for rank in self.workers.processes:
             stream = f"{generation.number:06d}-rank{rank}"
             self.shipper.add(log_path(logs, generation.number, rank), _log_key(node, stream))
+            if self.job.nccl_debug:
+                stream = f"{generation.number:06d}-nccl{rank}"
+                self.shipper.add(nccl_path(logs, generation.number, rank), _log_key(node, stream))
         if 0 in self.workers.processes:
             number = generation.number
             self.shipper.add(metrics_path(logs, number), lambda chunk: layout.metrics_chunk(number, chunk))

@@ -15,11 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trainer import layout
-from trainer.node.peers import Card, Ended, Form, Generation, View
+from trainer.node.peers import Card, Ended, Generation
+from trainer.node.rules import Form, View
 from trainer.store import Missing, Patience, Store
 
 DEAD_AFTER_S = 6.0
 """Observed seconds without a new beat after which a peer counts as lost: six beats."""
+
+QUIET_AFTER_S = 3.0
+"""The same for a peer whose connections broke, which is a sign of its own."""
 
 NEVER = -math.inf
 """When a beat last changed that has not, as far as this node saw."""
@@ -65,9 +69,16 @@ class Membership:
     _short_since: float | None = None
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "cards"))
 
-    def say(self, *, state: str | None = None, ended: Ended | None = None) -> None:
+    def say(self, *, state: str = "", ended: Ended | None = None, reason: str = "", progress: int = 0) -> None:
         """Change what this node's card says, from the next `sync` on."""
-        self.card = replace(self.card, state=state or self.card.state, ended=ended or self.card.ended)
+        card = self.card
+        self.card = replace(
+            card,
+            state=state or card.state,
+            ended=ended or card.ended,
+            reason=reason or card.reason,
+            progress=max(progress, card.progress),
+        )
 
     def sync(self) -> None:
         """Beat, then look: one write and one listing, and a read for each thing that changed. Raises `StoreError`."""
@@ -100,6 +111,7 @@ class Membership:
         """What this node sees as of the last `sync`."""
         me, now = self.card.node, self._observed
         alive = {node for node, (_, advanced) in self._beats.items() if now - advanced <= DEAD_AFTER_S}
+        quiet = {node for node, (_, advanced) in self._beats.items() if now - advanced > QUIET_AFTER_S}
         never = {node for node, (_, advanced) in self._beats.items() if advanced == NEVER}
         view = View(
             me=me,
@@ -112,6 +124,7 @@ class Membership:
             joined_s=0.0,
             step=0,
             unsure=frozenset(never - {me}) if now <= DEAD_AFTER_S else frozenset(),
+            quiet=frozenset(quiet - {me}),
         )
         if view.newcomers != self._newcomers[0]:
             self._newcomers = (view.newcomers, now)
@@ -124,7 +137,8 @@ class Membership:
         elif self._short_since is None:
             self._short_since = now
         short_s = 0.0 if self._short_since is None else now - self._short_since
-        step = newest_checkpoint(self.store) if self.generation else 0
+        told = max(card.progress for card in self._cards.values())
+        step = max(newest_checkpoint(self.store), told) if self.generation else 0
         return replace(view, least=least, desired=desired, short_s=short_s, step=step)
 
     def ends(self, number: int) -> set[str]:
@@ -135,7 +149,7 @@ class Membership:
     def form(self, form: Form, port: int, step: int) -> None:
         """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""
         number = self.generation.number + 1 if self.generation else 1
-        record = Generation(number, form.members, port, form.why, form.graceful, step, form.fruitless)
+        record = Generation(number, form.members, port, form.why, form.graceful, step, form.tally)
         self.store.put(layout.generation(number), record.json(), if_absent=True)
 
     def end(self, *, succeeded: bool, reason: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainer.node.console import say
@@ -33,6 +33,8 @@ class Stream:
     chunk: int = 0
     offset: int = 0
     pending: bytes = b""
+    lasting: bool = False
+    """Of the node, not of one generation."""
     last: bool = False
     """Nothing more will come: to be let go once it is shipped."""
 
@@ -69,16 +71,26 @@ class Shipper:
     _thread: threading.Thread | None = None
     _started: float = field(default_factory=time.monotonic)
 
-    def add(self, path: Path, key: Callable[[int], str]) -> None:
-        """Ship this file too, from its beginning."""
+    def add(self, path: Path, key: Callable[[int], str], *, lasting: bool = False) -> None:
+        """Ship this file too, from its beginning; one that is `lasting` until the end, others for a generation.
+
+        A lasting one that is shipped already goes on where it is.
+        """
         with self._lock:
-            self.streams.append(Stream(path, key))
+            if lasting and any(stream.lasting and stream.path == path for stream in self.streams):
+                return
+            self.streams.append(Stream(path, key, lasting=lasting))
 
     def end_generation(self) -> None:
-        """Ship what is left of the last generation's streams, then let them go; the agent's own goes on."""
+        """Ship what is left of the last generation's streams, then let them go; the node's own go on."""
         with self._lock:
-            for stream in self.streams[1:]:
-                stream.last = True
+            for stream in self.streams:
+                stream.last = not stream.lasting
+
+    def onward(self, store: Store) -> Shipper:
+        """Close this one, for one to another run's prefix: what lasts goes on there from where it was here."""
+        self.close()
+        return Shipper(store, [replace(stream, chunk=0, pending=b"") for stream in self.streams if stream.lasting])
 
     def start(self) -> None:
         """Begin."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,12 +18,23 @@ from pathlib import Path
 from typing import IO
 
 from trainer import exits
+from trainer.node import launchers, nccl
 from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Generation
+from trainer.pulse import Pulses
 
 GRACE_S = 110.0
 """How long workers may take to save and leave when asked: AWS takes a spot instance 120 s after its notice."""
 
 LONGEST_REASON = 200
+
+STACK_S = 1.0
+"""How long a worker that hangs may take to write its Python stack to its log."""
+
+OF_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""The codes of a process that SIGTERM ended, and of a shell whose command it ended."""
+
+RAISED = 1
+"""The exit code of a Python that ends by an exception."""
 
 PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 
@@ -38,6 +51,26 @@ class Job:
     environment: Mapping[str, str]
     logs: Path
     scratch: Path
+    launcher: str = launchers.TORCHRUN_ENV
+    folder: Path | None = None
+    """Where the command runs; where the agent does, if unset."""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """What the user set, which stands above all but what makes a worker the one it is."""
+    nccl_debug: bool = False
+    """Whether what NCCL says goes to a file of each rank's own."""
+
+    @property
+    def progress_path(self) -> Path:
+        """Where any worker may write how far the run is safe, as a whole number that grows; see docs/environment.md."""
+        return self.scratch / "progress"
+
+    @property
+    def progress(self) -> int:
+        """What stands there, 0 while that is nothing."""
+        try:
+            return max(0, int(self.progress_path.read_text()))
+        except (OSError, ValueError):
+            return 0
 
 
 def environment(job: Job, generation: Generation, node_rank: int, local_rank: int) -> dict[str, str]:
@@ -45,8 +78,12 @@ def environment(job: Job, generation: Generation, node_rank: int, local_rank: in
     member = generation.members[node_rank]
     rank = sum(before.workers for before in generation.members[:node_rank]) + local_rank
     cpus = len(os.sched_getaffinity(0))
+    captured = nccl.captured(nccl_path(job.logs, generation.number, rank)) if job.nccl_debug else {}
     return {
         **job.environment,
+        "OMP_NUM_THREADS": str(max(1, cpus // member.workers)),
+        **captured,
+        **job.chosen,
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "WORLD_SIZE": str(generation.world),
@@ -55,16 +92,20 @@ def environment(job: Job, generation: Generation, node_rank: int, local_rank: in
         "GROUP_WORLD_SIZE": str(len(generation.members)),
         "ROLE_RANK": str(rank),
         "ROLE_WORLD_SIZE": str(generation.world),
+        "NODE_RANK": str(node_rank),
+        "NODE_IPS": ",".join(member.address for member in generation.members),
         "MASTER_ADDR": generation.address,
         "MASTER_PORT": str(generation.port),
         "TORCHELASTIC_RUN_ID": job.run,
         "TORCHELASTIC_RESTART_COUNT": str(generation.number - 1),
-        "OMP_NUM_THREADS": str(max(1, cpus // member.workers)),
         "TRAINWRIGHT_RUN": job.run,
         "TRAINWRIGHT_GENERATION": str(generation.number),
+        "TRAINWRIGHT_HOSTFILE": str(_hosts_path(job.logs, generation.number)),
         "TRAINWRIGHT_SCRATCH": str(job.scratch),
+        "TRAINWRIGHT_PROGRESS": str(job.progress_path),
         "TRAINWRIGHT_METRICS": str(metrics_path(job.logs, generation.number)),
         "TRAINWRIGHT_ERROR": str(_error_path(job.logs, generation.number, rank)),
+        "TRAINWRIGHT_PULSE": str(_pulse_path(job.logs, generation.number, rank)),
     }
 
 
@@ -78,8 +119,21 @@ def log_path(logs: Path, generation: int, rank: int) -> Path:
     return logs / f"{generation:06d}-rank{rank}.log"
 
 
+def nccl_path(logs: Path, generation: int, rank: int) -> Path:
+    """Where what NCCL says in a worker goes, where the job asks for it."""
+    return logs / f"{generation:06d}-rank{rank}.nccl.log"
+
+
+def _hosts_path(logs: Path, generation: int) -> Path:
+    return logs / f"{generation:06d}-hosts"
+
+
 def _error_path(logs: Path, generation: int, rank: int) -> Path:
     return logs / f"{generation:06d}-rank{rank}.error.json"
+
+
+def _pulse_path(logs: Path, generation: int, rank: int) -> Path:
+    return logs / f"{generation:06d}-rank{rank}.pulse"
 
 
 @dataclass
@@ -91,18 +145,31 @@ class Workers:
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     ended: Ended | None = None
     """The first that was seen of their end: what follows from it must not hide the cause."""
+    _asked: bool = False
+    _pulses: Pulses = field(default_factory=lambda: Pulses({}))
 
     @classmethod
     def start(cls, job: Job, generation: Generation, node_rank: int) -> Workers:
-        """Start one worker for each of the node's places."""
+        """Start one worker for each of the node's places, or one launcher."""
         workers = cls(generation, job)
         job.scratch.mkdir(parents=True, exist_ok=True)
         job.logs.mkdir(parents=True, exist_ok=True)
-        for local_rank in range(generation.members[node_rank].workers):
+        _hosts_path(job.logs, generation.number).write_text(launchers.host_file(generation))
+        for local_rank in range(launchers.places(job.launcher, generation.members[node_rank].workers)):
             values = environment(job, generation, node_rank, local_rank)
             rank = int(values["RANK"])
+            command = launchers.command(job.launcher, job.command, values, job.chosen)
+            found = launchers.environment(job.launcher, values)
             with log_path(job.logs, generation.number, rank).open("ab") as log:
-                workers.processes[rank] = _SPAWNER.submit(_spawn, job.command, values, log).result()
+                try:
+                    workers.processes[rank] = _SPAWNER.submit(_spawn, command, found, log, job.folder).result()
+                except OSError as error:
+                    said = f"{command[0]} can't be started: {error.strerror}"
+                    workers.ended = Ended(generation.number, FAILED, f"rank {rank}: {said}", said)
+                    workers.stop()
+                    break
+        number = generation.number
+        workers._pulses = Pulses({rank: _pulse_path(job.logs, number, rank) for rank in workers.processes})
         return workers
 
     def poll(self) -> Ended | None:
@@ -111,20 +178,65 @@ class Workers:
         return self.ended
 
     def _ended(self) -> Ended | None:
-        codes = {rank: process.poll() for rank, process in self.processes.items()}
+        codes = {rank: self._code(process) for rank, process in self.processes.items()}
         number = self.generation.number
         for rank, code in codes.items():
             if code not in {None, exits.DONE, exits.DRAINED, exits.PEER_LOST}:
-                return Ended(number, FAILED, f"rank {rank} {self._reason(rank, code)}")
-        if exits.PEER_LOST in codes.values():
-            return Ended(number, STOPPED)
+                reason, error = self._account(rank, code)
+                return Ended(number, FAILED, f"rank {rank} {reason}", error)
         if any(code is None for code in codes.values()):
             return None
-        drained = any(code == exits.DRAINED for code in codes.values())
+        if exits.PEER_LOST in codes.values():
+            return Ended(number, STOPPED)
+        drained = exits.DRAINED in codes.values()
         return Ended(number, DRAINED if drained else DONE)
+
+    def _code(self, process: subprocess.Popen[bytes]) -> int | None:
+        """Its exit code, None while it runs. One that knows no SIGTERM and died of ours has left as it was asked to."""
+        code = process.poll()
+        return exits.DRAINED if self._asked and code in OF_SIGTERM else code
+
+    @property
+    def parted(self) -> bool:
+        """Whether one of them has lost its peers, which ends them all."""
+        return any(process.poll() == exits.PEER_LOST for process in self.processes.values())
+
+    def hung(self) -> dict[int, str]:
+        """What the running ranks were at that have not written their pulse in the time that they promised."""
+        broken = self._pulses.broken() if self.ended is None else {}
+        return {rank: what for rank, what in broken.items() if self.processes[rank].poll() is None}
+
+    def end_hung(self, why: str, ranks: Iterable[int] | None = None) -> None:
+        """End all, since these ranks, by default all that run, hang: each first writes its stack to its log."""
+        named = self.processes if ranks is None else ranks
+        ranks = [rank for rank in named if self.processes[rank].poll() is None]
+        if not ranks:
+            return
+        stacks = self._stacks(ranks)
+        doing = self._pulses.doing
+        told = [f"rank {rank} hangs in {doing.get(rank, 'its script')}, {stacks[rank]}" for rank in ranks]
+        self.ended = Ended(self.generation.number, FAILED, _short(f"{why}: {'; '.join(told)}"))
+        self.stop()
+
+    def _stacks(self, ranks: Sequence[int]) -> dict[int, str]:
+        """Where ranks are, in words. Python's faulthandler, which the trainer sets up, writes it to the log."""
+        logs = {rank: log_path(self.job.logs, self.generation.number, rank) for rank in ranks}
+        begun = {rank: log.stat().st_size for rank, log in logs.items()}
+        for rank in ranks:
+            with suppress(ProcessLookupError):
+                self.processes[rank].send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + STACK_S
+        places: dict[int, str] = {}
+        while len(places) < len(ranks) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            for rank, log in logs.items():
+                if place := _place(log.read_bytes()[begun[rank] :].decode(errors="replace")):
+                    places[rank] = place
+        return {rank: places.get(rank, "and shows no stack") for rank in ranks}
 
     def drain(self) -> None:
         """Ask them to save and leave."""
+        self._asked = True
         for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()
@@ -143,19 +255,21 @@ class Workers:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _reason(self, rank: int, code: int | None) -> str:
-        """What went wrong, from the worker's error file, or else from the end of its log."""
+    def _account(self, rank: int, code: int | None) -> tuple[str, str]:
+        """What went wrong, and what its own code raised if it did: by its error file, or else by its log's end."""
         number = self.generation.number
-        died = f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"exited with {code}"
+        if code and code < 0:
+            died = f"was killed by {signal.Signals(-code).name}"
+            return died, ""  # the log's last line is of before, and not the cause
+        died = f"exited with {code}"
         try:
             error = json.loads(_error_path(self.job.logs, number, rank).read_text())
-            said = f"{error['type']}: {error['message']}"
-            return f"{died}: {_short(said)}"
+            said = _short(f"{error['type']}: {error['message']}")
+            return f"{died}: {said}", said if error.get("raised") else ""
         except (OSError, ValueError, KeyError, TypeError):
-            if died.startswith("was killed"):
-                return died  # the log's last line is of before, and not the cause
-            lines = log_path(self.job.logs, number, rank).read_text(errors="replace").strip().splitlines()
-            return f"{died}: {_short(lines[-1])}" if lines else died
+            log = log_path(self.job.logs, number, rank).read_text(errors="replace").strip()
+            said = _short(log.rsplit("\n", 1)[-1])
+            return f"{died}: {said}" if log else died, said if code == RAISED and "Traceback (most" in log else ""
 
 
 def _short(reason: str) -> str:
@@ -164,7 +278,18 @@ def _short(reason: str) -> str:
     return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"
 
 
-def _spawn(command: Sequence[str], values: dict[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _place(stack: str) -> str:
+    """The innermost place of the main thread in what faulthandler wrote, which shows that thread last."""
+    places = re.findall(r"most recent call first\):\n  File \"(.+)\", line (\d+) in (\S+)", stack)
+    if not places:
+        return ""
+    path, line, function = places[-1]
+    return f"at {Path(path).name}:{line} in {function}"
+
+
+def _spawn(
+    command: Sequence[str], values: dict[str, str], log: IO[bytes], folder: Path | None
+) -> subprocess.Popen[bytes]:
     libc = ctypes.CDLL(None, use_errno=True)
     agent = os.getpid()
 
@@ -176,6 +301,7 @@ def _spawn(command: Sequence[str], values: dict[str, str], log: IO[bytes]) -> su
     return subprocess.Popen(
         command,
         env=values,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,

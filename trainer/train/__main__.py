@@ -24,6 +24,7 @@ from threading import Event
 from types import FrameType
 
 from trainer import exits
+from trainer.pulse import Pulse
 from trainer.store import StoreError, open_store
 from trainer.train import checkpoint, config
 from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found
@@ -31,6 +32,9 @@ from trainer.train.errors import CheckpointError, TrainingError
 from trainer.train.setting import Setting, from_environment
 
 FAILED = 1
+
+START_S = 600
+"""Seconds within which torch is imported and all ranks have met."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job = config.read(options.job)
         setting = from_environment(os.environ, run=job.name, data=options.data, store=options.store)
+        Pulse(setting.pulse).promise("its start", START_S)
         found = _looking_for_checkpoint(setting)
         # torch takes a second and more to import: bad input is refused, and the store asked, before it is there.
         from trainer.train.loop import train  # noqa: PLC0415
@@ -123,6 +128,7 @@ def _describe(error: Exception) -> None:
             "message": str(error),
             "traceback": "".join(traceback.format_exception(error)),
             "rank": int(rank) if rank.isdecimal() else 0,
+            "raised": not isinstance(error, TrainingError | StoreError),
         }
         temporary = Path(f"{path}.tmp")
         temporary.write_text(json.dumps(described), encoding="utf-8")

@@ -3,13 +3,14 @@
 A checkpoint is a folder `step-000000050` with its parts and a `manifest.json` that holds each part's size and SHA-256.
 On scratch it is written under a temporary name: parts, fsync, manifest, fsync, rename, fsync of the parent. In the
 store, where nothing can be renamed, the manifest is put last. Whatever moment a machine dies at, what bears the final
-name and a manifest is whole, or is found not to be by its hashes. Older checkpoints go only once a newer one stands.
+name and a manifest is whole, or is found not to be by its hashes.
 
 Nothing here imports torch, so that the command line lists and verifies checkpoints anywhere.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from typing import Any, BinaryIO
 
 from trainer import layout
 from trainer.layout import MANIFEST, checkpoint_name
-from trainer.store import Missing, Store, sha256_file
+from trainer.store import Entry, Missing, Store, sha256_file
 from trainer.train.errors import CheckpointError, DamagedError
 
 CHECKPOINTS = "checkpoints"
@@ -104,6 +105,16 @@ class Found:
     folder: Path
     manifest: Manifest
 
+    @property
+    def sha256(self) -> str:
+        """The manifest's, in hex: it stands for the hashes of all parts."""
+        return hashlib.sha256(self.manifest.encode()).hexdigest()
+
+    def page(self) -> bytes:
+        """The checkpoint's page in the audit record, which outlives it."""
+        told = asdict(self.manifest) | {"manifest_sha256": self.sha256}
+        return json.dumps({name: value for name, value in told.items() if name != "job"}, indent=1).encode()
+
 
 def steps_in(folder: Path) -> list[int]:
     """The steps of the whole checkpoints on scratch, the newest first."""
@@ -111,18 +122,14 @@ def steps_in(folder: Path) -> list[int]:
     return sorted(found, reverse=True)
 
 
-def steps_in_store(store: Store) -> dict[int, list[str]]:
-    """The keys of every checkpoint in the store, whole ones and others, by step, the newest first."""
-    keys: dict[int, list[str]] = {}
+def steps_in_store(store: Store) -> dict[int, dict[str, Entry]]:
+    """The files of every checkpoint in the store, by step and name, the newest first; it counts with its manifest."""
+    found: dict[int, dict[str, Entry]] = {}
     for entry in store.list(layout.CHECKPOINTS):
-        folder = entry.key.removeprefix(layout.CHECKPOINTS).split("/")[0]
+        folder, _, name = entry.key.removeprefix(layout.CHECKPOINTS).partition("/")
         if folder.removeprefix("step-").isdecimal():
-            keys.setdefault(int(folder.removeprefix("step-")), []).append(entry.key)
-    return dict(sorted(keys.items(), reverse=True))
-
-
-def _is_whole(step: int, keys: list[str]) -> bool:
-    return layout.checkpoint(step) + MANIFEST in keys
+            found.setdefault(int(folder.removeprefix("step-")), {})[name] = entry
+    return dict(sorted(found.items(), reverse=True))
 
 
 # --- Writing ----------------------------------------------------------------------------------------------------------
@@ -131,7 +138,7 @@ def _is_whole(step: int, keys: list[str]) -> bool:
 def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
     """Write a checkpoint to scratch; the manifest's parts are filled in. Raises `OSError` and what parts raise."""
     partial = folder / (checkpoint_name(manifest.step) + PARTIAL)
-    _discard(partial)
+    discard(partial)
     partial.mkdir(parents=True)
     try:
         written = tuple(_write_part(partial / part, content) for part, content in parts.items())
@@ -139,11 +146,11 @@ def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
         _write_part(partial / MANIFEST, lambda file: file.write(manifest.encode()))
         _sync_folder(partial)
         final = folder / checkpoint_name(manifest.step)
-        _discard(final)
+        discard(final)
         partial.rename(final)
         _sync_folder(folder)
     except Exception:
-        _discard(partial)
+        discard(partial)
         raise
     return Found(final, manifest)
 
@@ -151,7 +158,8 @@ def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
 def publish(found: Found, store: Store) -> bool:
     """Copy a checkpoint from scratch to the store, its manifest last; False where the store has it already.
 
-    Raises `StoreError`, and `CheckpointError` where the store doesn't hold what it was sent.
+    Parts that an attempt cut off before has brought there whole are not sent again. Raises `StoreError`, and
+    `CheckpointError` where the store doesn't hold what it was sent.
     """
     prefix = layout.checkpoint(found.manifest.step)
     manifest = found.manifest.encode()
@@ -161,28 +169,23 @@ def publish(found: Found, store: Store) -> bool:
         store.delete(prefix + MANIFEST)
     except Missing:
         pass
+    held = _sizes(store, prefix)
     for part in found.manifest.parts:
-        store.upload(found.folder / part.name, prefix + part.name)
-    held = {entry.key: entry.size for entry in store.list(prefix)}
+        key, path = prefix + part.name, found.folder / part.name
+        if held.get(key) != part.size or not store.holds(key, path):
+            store.upload(path, key)
+    held = _sizes(store, prefix)
     for part in found.manifest.parts:
-        if held.get(prefix + part.name) != part.size:
-            raise CheckpointError(
-                f"{store.url(prefix + part.name)}: {held.get(prefix + part.name)} bytes after an upload of {part.size}"
-            )
+        key = prefix + part.name
+        if held.get(key) != part.size:
+            raise CheckpointError(f"{store.url(key)}: {held.get(key)} bytes after an upload of {part.size}")
+    store.put(layout.audit_checkpoint(found.manifest.step, found.sha256), found.page(), if_absent=True)
     store.put(prefix + MANIFEST, manifest)
     return True
 
 
-def prune(folder: Path, store: Store, keep: int) -> None:
-    """Remove all but the newest `keep` whole checkpoints, and older unfinished ones. To be called after `publish`."""
-    for step in steps_in(folder)[keep:]:
-        _discard(folder / checkpoint_name(step))
-    held = steps_in_store(store)
-    whole = [step for step, keys in held.items() if _is_whole(step, keys)]
-    for step, keys in held.items():
-        if step in whole[keep:] or (whole and step < whole[0] and step not in whole):
-            for key in sorted(keys, key=lambda key: not key.endswith(MANIFEST)):
-                store.delete(key)
+def _sizes(store: Store, prefix: str) -> dict[str, int]:
+    return {entry.key: entry.size for entry in store.list(prefix)}
 
 
 def _write_part(path: Path, content: Callable[[BinaryIO], object]) -> Part:
@@ -201,11 +204,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _discard(folder: Path) -> None:
+def discard(folder: Path) -> None:
     """Remove a folder, if it is there, so that no moment shows a part of it under a checkpoint's name."""
     if folder.suffix not in (PARTIAL, DOOMED) and folder.exists():
         doomed = folder.with_name(folder.name + DOOMED)
-        _discard(doomed)
+        discard(doomed)
         folder = folder.rename(doomed)
     if folder.exists():
         shutil.rmtree(folder)
@@ -221,9 +224,9 @@ def find(folder: Path, store: Store, report: Report) -> Found | None:
     the next older takes its place. Raises `StoreError`, and `CheckpointError` for a manifest of another version.
     """
     for leftover in (*folder.glob(f"step-*{PARTIAL}"), *folder.glob(f"step-*{DOOMED}")):
-        _discard(leftover)
+        discard(leftover)
     local = [(step, 1) for step in steps_in(folder)]
-    remote = [(step, 0) for step, keys in steps_in_store(store).items() if _is_whole(step, keys)]
+    remote = [(step, 0) for step, files in steps_in_store(store).items() if MANIFEST in files]
     for step, is_local in sorted(local + remote, reverse=True):
         path = folder / checkpoint_name(step)
         try:
@@ -251,10 +254,26 @@ def verify(folder: Path) -> Manifest:
     return manifest
 
 
+def verify_in_store(store: Store, step: int) -> Manifest:
+    """The manifest of a checkpoint of the store, once each part was read there and has the SHA-256 that it says.
+
+    Raises `DamagedError` and `StoreError`.
+    """
+    prefix = layout.checkpoint(step)
+    try:
+        manifest = Manifest.decode(store.get(prefix + MANIFEST))
+        for part in manifest.parts:
+            if store.sha256(prefix + part.name) != part.sha256:
+                raise DamagedError(f"{part.name} was altered: its SHA-256 is not the manifest's")
+    except Missing as error:
+        raise DamagedError(f"incomplete ({error})") from None
+    return manifest
+
+
 def fetch(folder: Path, store: Store, step: int) -> Found:
     """A checkpoint of the store, copied to scratch and verified there. Raises `DamagedError` and `StoreError`."""
     partial = folder / (checkpoint_name(step) + PARTIAL)
-    _discard(partial)
+    discard(partial)
     partial.mkdir(parents=True)
     try:
         prefix = layout.checkpoint(step)
@@ -263,10 +282,10 @@ def fetch(folder: Path, store: Store, step: int) -> Found:
             store.download(prefix + part.name, partial / part.name)
         manifest = verify(partial)
     except Missing as error:
-        _discard(partial)
+        discard(partial)
         raise DamagedError(f"incomplete ({error})") from None
     except Exception:
-        _discard(partial)
+        discard(partial)
         raise
     final = folder / checkpoint_name(step)
     partial.rename(final)

@@ -50,6 +50,8 @@ class Checkpoint:
     """Seconds between checkpoints; whichever of the two comes first."""
     keep: int = _limited(3, least=2)
     """Newest checkpoints kept, on scratch and in the store; never fewer than two, as the last may be damaged."""
+    keep_days: float = _limited(0.0, least=0)
+    """Days after which one of these goes too, counted back from the newest; 0 for no limit. The newest two stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,13 @@ class Job:
     """Largest gradient norm."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Autocast precision; fp16 comes with a gradient scaler."""
+    sharding: Literal["ddp", "fsdp"] = "ddp"
+    """How workers share the model: each holds all of it, or a part of every weight (for models beyond a GPU's memory).
+    """
+    activation_checkpointing: bool = False
+    """Recompute each block's activations in the backward pass instead of keeping them."""
+    compile: bool = False
+    """Compile each block with torch.compile; the node needs a C++ compiler."""
     model: Model = field(default_factory=Model)
     """The model."""
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -134,6 +143,10 @@ def _value(hint: Any, value: Any, path: str, item: Field[Any], problems: list[st
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             problems.append(f"{path}: {value!r} is not one of {', '.join(get_args(hint))}")
+        return value
+    if hint is bool:
+        if not isinstance(value, bool):
+            problems.append(f"{path}: must be true or false, not {value!r}")
         return value
     if hint not in (int, float, str):
         return _parse(hint, value, path, problems)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_
 
 from trainer.train.config import Job
 from trainer.train.group import Group
@@ -23,29 +25,63 @@ OPTIMIZER = "optimizer.pt"
 BETAS = (0.9, 0.95)
 """AdamW's decay rates, as GPT-3's (Brown et al. 2020, appendix B)."""
 
+AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 @dataclass(frozen=True)
 class Learner:
     """The model, as itself and as the ranks share it, and what moves it."""
 
-    model: nn.Module
-    shared: DistributedDataParallel
+    model: GPT
+    shared: nn.Module
+    """Called instead of `model`: DDP around it, or FSDP2, which is the model itself."""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
 
-    def state(self) -> State:
-        """All that a checkpoint holds; what isn't here is a function of the step."""
-        return {
-            MODEL: self.model.state_dict(),
-            OPTIMIZER: {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()},
-        }
+    def apart(self) -> AbstractContextManager[None]:
+        """For micro-steps before the last, whose gradients need not be summed yet.
+
+        FSDP2 sums them all the same: kept whole until the last, they would take the memory that sharding saves.
+        """
+        return self.shared.no_sync() if isinstance(self.shared, DistributedDataParallel) else nullcontext()
+
+    def clip(self, limit: float) -> float:
+        """Scale the gradient down to a norm of `limit`; the norm that it had."""
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        return float(_whole(clip_grad_norm_(weights, limit)))
+
+    def snapshot(self, keep: bool) -> State:
+        """A copy in main memory of all that a checkpoint holds; what isn't there is a function of the step.
+
+        Empty on a rank that doesn't `keep` it, yet every rank must call it: what is sharded takes all to put together.
+        The copy is the same for either way of sharding, so that a run may change it, as it may its number of ranks.
+        """
+        if not keep and isinstance(self.shared, DistributedDataParallel):
+            return {}
+        copy: State = copied(
+            {
+                MODEL: self.model.state_dict(),
+                OPTIMIZER: {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()},
+            },
+            keep,
+        )
+        return copy if keep else {}
 
 
 def build(job: Job, vocabulary: int, group: Group, state: State | None) -> Learner:
     """A new learner, the same on every rank, or one at `state`. Weight decay is for matrices only."""
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(job.seed)
-    model = GPT(job.model, vocabulary).to(group.device)
+    model = GPT(job.model, vocabulary, recompute=job.activation_checkpointing)
+    if state:
+        model.load_state_dict(state[MODEL])
+    if job.sharding == "fsdp":
+        from trainer.train import sharded  # noqa: PLC0415
+
+        sharded.shard(model, AUTOCAST[job.precision], group, compiled=job.compile)
+        shared: nn.Module = model
+    else:
+        shared = _replicated(model, job, group)
     weights = list(model.parameters())
     optimizer = torch.optim.AdamW(
         [
@@ -58,23 +94,42 @@ def build(job: Job, vocabulary: int, group: Group, state: State | None) -> Learn
     )
     scaler = torch.amp.GradScaler(group.device.type, enabled=job.precision == "fp16")
     if state:
-        model.load_state_dict(state[MODEL])
-        optimizer.load_state_dict(state[OPTIMIZER]["optimizer"])
+        saved = state[OPTIMIZER]["optimizer"]
+        optimizer.load_state_dict(sharded.cut(saved, optimizer) if job.sharding == "fsdp" else saved)
         scaler.load_state_dict(state[OPTIMIZER]["scaler"])
-    shared = DistributedDataParallel(
-        model,
-        device_ids=[group.device.index] if group.device.type == "cuda" else None,
-        gradient_as_bucket_view=True,
-    )
-    _settle(shared, job.model.context, group.device)
     return Learner(model, shared, optimizer, scaler)
 
 
-def _settle(shared: DistributedDataParallel, context: int, device: torch.device) -> None:
-    """Run one backward pass that changes nothing, so that DDP lays out its gradient buckets for good.
+def copied(tree: Any, keep: bool = True) -> Any:
+    """A copy, in main memory, of nested mappings and sequences of tensors and plain values; sharded ones whole."""
+    if isinstance(tree, Tensor):
+        whole = _whole(tree)
+        return whole.detach().to("cpu", copy=True) if keep else None
+    if isinstance(tree, Mapping):
+        return {key: copied(value, keep) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(copied(value, keep) for value in tree)
+    return tree
 
-    DDP lays them out anew after the first pass, in the order in which gradients came. Where a gradient lies decides in
-    which order three ranks or more add it up: without this, a resumed run would round its first step differently.
-    """
-    nothing = torch.zeros((1, context), dtype=torch.int64, device=device)
+
+def _replicated(model: GPT, job: Job, group: Group) -> nn.Module:
+    """The model on each rank, whole, its gradients averaged while the backward pass goes on."""
+    shared = DistributedDataParallel(
+        model.to(group.device),
+        device_ids=[group.device.index] if group.device.type == "cuda" else None,
+        gradient_as_bucket_view=True,
+    )
+    # One backward pass that changes nothing, so that DDP lays out its gradient buckets for good. It lays them out anew
+    # after the first pass, in the order in which gradients came, and where a gradient lies decides in which order three
+    # ranks or more add it up: without this, a resumed run would round its first step differently.
+    nothing = torch.zeros((1, job.model.context), dtype=torch.int64, device=group.device)
     shared(nothing, torch.full_like(nothing, IGNORED)).backward()
+    if job.compile:
+        model.compile_blocks()
+    return shared
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """A tensor itself, or all of one that is sharded (a DTensor), which every rank must ask for."""
+    whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return whole

@@ -2,7 +2,7 @@
 
 What makes a run exact: the order of samples is a function of seed and position, the learning rate of the step, dropout
 of seed, step and rank. A checkpoint therefore holds the model, the optimizer, the gradient scaler and one integer, the
-samples consumed, and rank 0 writes it alone. Resumed on as many ranks, a run computes on bit for bit; on another number
+samples consumed, and rank 0 writes it. Resumed on as many ranks, a run computes on bit for bit; on another number
 of ranks it computes the same up to the rounding of sums taken in another order.
 """
 
@@ -18,19 +18,20 @@ from dataclasses import asdict, dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 
 from trainer.exits import DONE, DRAINED
-from trainer.train.checkpoint import CHECKPOINTS, Found, Manifest
+from trainer.pulse import Pulse
+from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found, Manifest
 from trainer.train.config import Job
 from trainer.train.errors import CheckpointError, DivergedError
 from trainer.train.feed import Feed, MicroSteps
 from trainer.train.group import Group, joined
-from trainer.train.learner import Learner, build
+from trainer.train.learner import AUTOCAST, Learner, State, build
 from trainer.train.metrics import Metrics
 from trainer.train.model import parameter_count
 from trainer.train.order import mix
 from trainer.train.restore import restore
+from trainer.train.retention import Retention
 from trainer.train.saver import Saver
 from trainer.train.schedule import learning_rate
 from trainer.train.setting import Setting
@@ -45,13 +46,17 @@ DRAIN_S = 100
 MARGIN_S = 30
 """Seconds that the others wait beyond that for rank 0's word."""
 
+STEP_S = 600
+"""Seconds within which a step is done, or its rank hangs; a collective in it gives up earlier (`group.WORK_S`)."""
+
+FIRST_STEP_S = 3600
+"""The same for the first step of a generation, which may compile."""
+
 PARTING_S = 5
 """Seconds that a run which fails gives the checkpoint under way."""
 
 SKIPS = 10
 """Steps in a row without a finite gradient, after which the run has diverged."""
-
-AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], asked: Callable[[], bool]) -> int:
@@ -61,15 +66,19 @@ def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], aske
     `DataError`, `CheckpointError`, `StoreError`, `DivergedError`, and torch's errors when a peer is lost.
     """
     path = setting.metrics if setting.rank == 0 else None
+    pulse = Pulse(setting.pulse)
     with (
         joined(setting) as group,
         Metrics(path, generation=setting.generation, world=setting.world) as metrics,
     ):
+        pulse.promise("its start, from a checkpoint", 2 * FIND_S)
         run = Run(job, setting, group, metrics, found)
-        drained = False
+        drained, within_s = False, FIRST_STEP_S
         try:
             while run.step < job.steps and not drained:
-                drained = run.advance(asked())
+                pulse.promise(f"step {run.step + 1}", within_s)
+                drained, within_s = run.advance(asked()), STEP_S
+            pulse.promise("the last checkpoint", FINISH_S + 2 * MARGIN_S)
             run.finish()
         finally:
             # The loss of a peer must not take with it a checkpoint that is almost saved.
@@ -88,7 +97,8 @@ class Run:
         self.job, self.setting, self.group, self.metrics = job, setting, group, metrics
         self.tokens = Tokens(setting.data, job.model.context)
         self.feed = Feed(self.tokens, job, group)
-        self.saver = Saver(setting.scratch / CHECKPOINTS, setting.store, job.checkpoint.keep)
+        retention = Retention(job.checkpoint.keep, job.checkpoint.keep_days)
+        self.saver = Saver(setting.scratch / CHECKPOINTS, setting.store, retention)
         resumed = restore(found, job, self.tokens, group)
         self.step = resumed.manifest.step if resumed else 0
         """Optimizer steps done."""
@@ -119,14 +129,14 @@ class Run:
         rate = learning_rate(
             self.step, peak=self.job.learning_rate, warmup_steps=self.job.warmup_steps, steps=self.job.steps
         )
-        torch.manual_seed(mix(self.job.seed, self.step, self.group.rank))
-        computed = compute(self.learner, micro_steps, rate, asked, self.job, self.group)
+        reseed(mix(self.job.seed, self.step, self.group.rank), self.group.device)
+        computed = compute(self.learner, micro_steps, rate, asked, self.save_is_due(), self.job, self.group)
         self.position += self.job.batch
         if self.group.rank == 0:
             self.record(computed, rate, time.perf_counter() - began, data_s)
-            if self.step < self.job.steps and not computed.drain:
-                self.save_if_due()
             self.tell()
+        if computed.save and not computed.drain and self.step < self.job.steps:
+            self.save(self.snapshot())
         self.skips = 0 if math.isfinite(computed.norm) else self.skips + 1
         if self.skips == SKIPS:
             raise DivergedError(
@@ -154,18 +164,29 @@ class Run:
             data_ms=round(data_s * 1e3, 3),
         )
 
-    # --- Saving: rank 0 alone, since all ranks hold the same
+    # --- Saving: rank 0 decides and writes; all ranks take part in the copy, which may be spread over them
 
-    def save_if_due(self) -> None:
-        """Save at the interval's end. A save under way puts it off: a slow store delays checkpoints, never steps."""
+    def save_is_due(self) -> bool:
+        """Whether to save the current step, known to rank 0 only: it ends an interval, or one that ended before.
+
+        A save under way puts it off: a slow store delays checkpoints, never steps.
+        """
         every = self.job.checkpoint
         elapsed = time.monotonic() - self.saved_at
         self.due |= self.step % every.every_steps == 0 or elapsed >= every.every_seconds
-        if self.due and not self.saver.busy:
-            self.save()
+        return self.due and self.group.rank == 0 and not self.saver.busy
 
-    def save(self) -> None:
-        """Start to save the state after the current step."""
+    def snapshot(self) -> tuple[State, float]:
+        """The state after the current step, on rank 0, and the milliseconds that taking it held training up."""
+        began = time.perf_counter()
+        state = self.learner.snapshot(keep=self.group.rank == 0)
+        self.saved_step, self.saved_at, self.due = self.step, time.monotonic(), False
+        return state, (time.perf_counter() - began) * 1e3
+
+    def save(self, snapshot: tuple[State, float]) -> None:
+        """Start to save a snapshot, on rank 0."""
+        if self.group.rank:
+            return
         manifest = Manifest(
             step=self.step,
             position=self.position,
@@ -176,8 +197,7 @@ class Run:
             torch=torch.__version__,
             job=asdict(self.job),
         )
-        self.saver.save(manifest, self.learner.state())
-        self.saved_step, self.saved_at, self.due = self.step, time.monotonic(), False
+        self.saver.save(manifest, *snapshot)
 
     def tell(self) -> str:
         """Record how saves ended; the last one's error, empty where it had none. The older checkpoints stand anyway."""
@@ -201,12 +221,13 @@ class Run:
         limit = FINISH_S if done else DRAIN_S
         if not done:
             self.metrics.event("drain", step=self.step)
+        last = self.snapshot() if self.saved_step < self.step else None
 
         def close() -> bytes:
             deadline = time.monotonic() + limit
-            if self.saver.wait(limit) and self.saved_step < self.step:
+            if self.saver.wait(limit) and last:
                 self.tell()
-                self.save()
+                self.save(last)
             if not self.saver.wait(deadline - time.monotonic()):
                 return f"step {self.step}: its checkpoint was not saved within {limit} s".encode()
             return self.tell().encode()
@@ -215,6 +236,13 @@ class Run:
             raise CheckpointError(problem)
         if done:
             self.metrics.event("done", step=self.step)
+
+
+def reseed(seed: int, device: torch.device) -> None:
+    """Seed what draws dropout. `torch.manual_seed` would queue a call and a stack trace a step where no GPU is used."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 @dataclass(frozen=True)
@@ -227,32 +255,36 @@ class Computed:
     """Norm of the gradient before clipping."""
     drain: bool
     """Whether any rank was asked to drain."""
+    save: bool
+    """Whether rank 0 says that the step is due to be saved."""
 
 
-def compute(learner: Learner, micro_steps: MicroSteps, rate: float, asked: bool, job: Job, group: Group) -> Computed:
+def compute(
+    learner: Learner, micro_steps: MicroSteps, rate: float, asked: bool, due: bool, job: Job, group: Group
+) -> Computed:
     """One optimizer step of the whole group. A gradient that isn't finite, which all ranks see alike, moves nothing."""
     tokens_in_batch = job.batch * job.model.context
-    votes = torch.zeros(2, dtype=torch.float64, device=group.device)
+    votes = torch.zeros(3, dtype=torch.float64, device=group.device)
     learner.optimizer.zero_grad()
     for number, (tokens, targets) in enumerate(micro_steps, start=1):
         with (
-            nullcontext() if number == len(micro_steps) else learner.shared.no_sync(),
+            nullcontext() if number == len(micro_steps) else learner.apart(),
             torch.autocast(group.device.type, AUTOCAST[job.precision], enabled=job.precision != "fp32"),
         ):
             loss: Tensor = learner.shared(tokens, targets)
-            # DDP averages over ranks: times ranks, by the tokens of all, makes the sum of sums the mean over tokens,
-            # however unevenly ranks and micro-steps share the batch.
+            # Gradients are averaged over ranks: times ranks, by the tokens of all, makes the sum of sums the mean over
+            # tokens, however unevenly ranks and micro-steps share the batch.
             learner.scaler.scale(loss * (group.world / tokens_in_batch)).backward()  # type: ignore[no-untyped-call]
         votes[0] += loss.detach()
-    votes[1] = asked
+    votes[1], votes[2] = asked, due
     pending = dist.all_reduce(votes, async_op=True)
     learner.scaler.unscale_(learner.optimizer)
-    norm = float(clip_grad_norm_(learner.model.parameters(), job.clip))
+    norm = learner.clip(job.clip)
     for parameters in learner.optimizer.param_groups:
         parameters["lr"] = rate
     if math.isfinite(norm):
         learner.scaler.step(learner.optimizer)
     learner.scaler.update()
     pending.wait()
-    loss_sum, drains = votes.tolist()
-    return Computed(loss_sum / tokens_in_batch, norm, drains > 0)
+    loss_sum, drains, saves = votes.tolist()
+    return Computed(loss_sum / tokens_in_batch, norm, drains > 0, saves > 0)

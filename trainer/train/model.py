@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from trainer.train.config import Model
 
@@ -41,8 +42,9 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Attention, then a feed-forward network, each on a normalised copy of the stream that it adds to."""
 
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: Model, recompute: bool) -> None:
         super().__init__()
+        self.recompute = recompute
         self.attention_norm = nn.LayerNorm(config.width, bias=False)
         self.attention = Attention(config)
         self.feed_norm = nn.LayerNorm(config.width, bias=False)
@@ -51,7 +53,14 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Add to the stream `x`."""
+        """Add to the stream `x`; where it recomputes, only what came in is kept for the backward pass."""
+        if self.recompute and self.training:
+            added: Tensor = checkpoint(self.add, x, cos, sin, use_reentrant=False)
+            return added
+        return self.add(x, cos, sin)
+
+    def add(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """What `forward` computes."""
         x = x + self.dropout(self.attention(self.attention_norm(x), cos, sin))
         inner = F.gelu(self.feed_in(self.feed_norm(x)), approximate="tanh")
         added: Tensor = self.dropout(self.feed_out(inner))
@@ -59,16 +68,19 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Tokens in, logits out; with targets, their summed cross-entropy, which the caller divides by the token count."""
+    """Tokens in, logits out; with targets, their summed cross-entropy, which the caller divides by the token count.
+
+    `recompute` trades time for memory: blocks compute their activations again in the backward pass.
+    """
 
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, config: Model, vocabulary: int) -> None:
+    def __init__(self, config: Model, vocabulary: int, *, recompute: bool = False) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, config.width)
         self.dropout = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config, recompute) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width, bias=False)
         cos, sin = rotary_table(config.context, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
@@ -85,6 +97,11 @@ class GPT(nn.Module):
         if targets is None:
             return logits
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum", ignore_index=IGNORED)
+
+    def compile_blocks(self) -> None:
+        """Compile each block by itself: they are alike, so it is done once, and gradients still leave one by one."""
+        for block in self.blocks:
+            block.compile()
 
     def _initialise(self, layers: int) -> None:
         """Small normal weights; those that write to the stream shrink with depth, as in GPT-2."""

@@ -47,11 +47,10 @@ def permute(offsets: Indices, samples: int, key: int) -> Indices:
     return values.astype(np.int64)
 
 
-def samples_at(position: int, count: int, samples: int, seed: int) -> Indices:
-    """The samples at run positions [position, position + count), of a dataset of `samples` samples."""
-    positions = np.arange(position, position + count, dtype=np.int64)
+def samples_at(positions: Indices, samples: int, seed: int) -> Indices:
+    """The samples at these positions of the run, in the order of a dataset of `samples` samples."""
     epochs, offsets = np.divmod(positions, samples)
-    order = np.empty(count, dtype=np.int64)
+    order = np.empty_like(positions)
     for epoch in np.unique(epochs):
         chosen = epochs == epoch
         order[chosen] = permute(offsets[chosen], samples, mix(seed, int(epoch)))
@@ -61,11 +60,12 @@ def samples_at(position: int, count: int, samples: int, seed: int) -> Indices:
 def shares(batch: int, micro_batch: int, world: int, rank: int) -> list[range]:
     """The places in a step's batch that `rank` computes, one range a micro-step, each at most `micro_batch` long.
 
-    Ranks get contiguous shares that differ by one sample at most, cut into equal micro-steps. A rank beyond the batch's
-    size gets one empty range: it still takes part in the step's collectives.
+    Ranks get contiguous shares that differ by one sample at most, cut into micro-steps as equal. All have as many
+    micro-steps, some of them empty where samples are few: each takes part in every collective.
     """
     first, end = batch * rank // world, batch * (rank + 1) // world
-    micro_steps = max(1, -(-(end - first) // micro_batch))
+    largest = -(-batch // world)
+    micro_steps = -(-largest // micro_batch)
     cuts = [first + (end - first) * number // micro_steps for number in range(micro_steps + 1)]
     return [range(low, high) for low, high in pairwise(cuts)]
 

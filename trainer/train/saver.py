@@ -1,18 +1,15 @@
-"""Saving without stopping: rank 0 copies its state, and a thread writes, uploads and prunes while training goes on."""
+"""Saving without stopping: of a copy of the state, which a thread writes, uploads and prunes while training goes on."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from trainer import layout
 from trainer.store import open_store
@@ -20,6 +17,7 @@ from trainer.train import checkpoint
 from trainer.train.checkpoint import Found, Manifest
 from trainer.train.errors import CheckpointError
 from trainer.train.learner import State
+from trainer.train.retention import Retention, prune
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,12 @@ class Outcome:
 
 
 class Saver:
-    """Saves to `folder` and then to the store at `url`, one checkpoint at a time, and keeps the newest `keep`."""
+    """Saves to `folder` and then to the store at `url`, one checkpoint at a time, and keeps what `retention` says."""
 
-    def __init__(self, folder: Path, url: str, keep: int) -> None:
+    def __init__(self, folder: Path, url: str, retention: Retention) -> None:
         self._folder = folder
         self._url = url
-        self._keep = keep
+        self._retention = retention
         self._thread: Thread | None = None
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
 
@@ -48,17 +46,14 @@ class Saver:
         """Whether the last save is still under way."""
         return self._thread is not None and self._thread.is_alive()
 
-    def save(self, manifest: Manifest, state: State) -> None:
-        """Copy `state`, which takes the time that training stalls, and save the copy in the background.
+    def save(self, manifest: Manifest, state: State, stall_ms: float = 0.0) -> None:
+        """Save, in the background, a state that nobody writes to; taking that copy held training up for `stall_ms`.
 
         Raises `CheckpointError` while an earlier save is under way.
         """
         if self.busy:
             raise CheckpointError(f"step {manifest.step}: an earlier checkpoint is still being saved")
-        began = time.perf_counter()
-        copy = {name: copied(part) for name, part in state.items()}
-        stall_ms = (time.perf_counter() - began) * 1e3
-        self._start(partial(self._write, manifest, copy), manifest.step, stall_ms)
+        self._start(partial(self._write, manifest, state), manifest.step, stall_ms)
 
     def publish(self, found: Found) -> None:
         """Upload, in the background, a checkpoint that scratch has and the store may lack after a crash."""
@@ -89,7 +84,7 @@ class Saver:
             found = make()
             store = open_store(self._url)
             if checkpoint.publish(found, store):
-                checkpoint.prune(self._folder, store, self._keep)
+                prune(self._folder, store, self._retention)
                 self._outcomes.put(Outcome(step, key, found.manifest.size, stall_ms))
         except Exception as error:  # training goes on, and the loop records what went wrong
             reason = f"{type(error).__name__}: {error}"
@@ -98,14 +93,3 @@ class Saver:
     def _write(self, manifest: Manifest, state: State) -> Found:
         parts = {name: partial(torch.save, part) for name, part in state.items()}
         return checkpoint.write(self._folder, manifest, parts)
-
-
-def copied(tree: Any) -> Any:
-    """A copy, in main memory, of nested mappings and sequences of tensors and plain values."""
-    if isinstance(tree, Tensor):
-        return tree.detach().to("cpu", copy=True)
-    if isinstance(tree, Mapping):
-        return {key: copied(value) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(copied(value) for value in tree)
-    return tree

@@ -28,6 +28,8 @@ class Setting:
     """A folder on this node that outlives the worker."""
     metrics: Path
     """The file that rank 0 appends its JSON lines to."""
+    pulse: Path | None = None
+    """The file in which this worker promises its agent to be back within some time (`trainer.pulse`)."""
 
 
 def from_environment(
@@ -58,6 +60,7 @@ def from_environment(
         store=store,
         scratch=Path(environment.get("TRAINWRIGHT_SCRATCH", beside / "scratch")),
         metrics=Path(environment.get("TRAINWRIGHT_METRICS", beside / "metrics.jsonl")),
+        pulse=Path(environment["TRAINWRIGHT_PULSE"]) if environment.get("TRAINWRIGHT_PULSE") else None,
     )
 
 

@@ -28,6 +28,8 @@ def _applies(statement, action, resource, context):
     """Whether the statement is about the action. Knows the operators that we use."""
 
     def holds(operator, wanted):
+        if operator == "Null":
+            return all((key not in context) == (value == "true") for key, value in wanted.items())
         plain = operator.removesuffix("IfExists")
         for key, values in wanted.items():
             if key not in context:

@@ -6,6 +6,7 @@ import pytest
 
 from components.aws.alarms import WATCHES, dashboard, topic_policy
 from components.aws.audit import LOG_RETENTIONS, log_retention, trail_arn, writer_policy
+from components.aws.fleet import METRICS
 from components.aws.security import logs_key_policy
 from components.aws.storage import audit_bucket_policy, audit_lifecycle
 from components.checks import review
@@ -172,7 +173,7 @@ def test_k2_the_account_keeps_each_key_and_no_lockout_check_is_bypassed(audited,
 
 
 def test_each_purpose_has_its_key_and_nodes_are_granted_none_of_the_logs(audited):
-    assert {record.name for record in audited.of("Key")} == {"c1-data", "c1-logs"}
+    assert {record.name for record in audited.of("Key")} == {"c1-data", "c1-logs", "c1-evidence"}
     logs = json.loads(audited.one("Key", "c1-logs").inputs["policy"])
     assert not any("autoscaling" in json.dumps(statement) for statement in logs["Statement"])
 
@@ -254,13 +255,30 @@ def test_the_budget_tells_everyone_before_and_when_it_is_spent(audited):
 
 def test_every_alarm_tells_the_topic_and_the_topic_tells_everyone(audited):
     alarms = audited.of("MetricAlarm")
-    assert {alarm.name for alarm in alarms} == {"c1-unhealthy", "c1-idle", "c1-trail-changed", "c1-key-disabled"}
+    own = {"c1-unhealthy", "c1-idle", "c1-missing", "c1-trail-changed", "c1-key-disabled"}
+    assert {alarm.name for alarm in alarms} == own | {"c1-failed-nodes"}
     for alarm in alarms:
-        assert alarm.inputs["alarmActions"] == [f"arn:aws:mock::{ACCOUNT}:c1-alarms"]
+        told = alarm.inputs["alarmActions"]
+        assert (told if alarm.name in own else told[1:]) == [f"arn:aws:mock::{ACCOUNT}:c1-alarms"]
         assert alarm.inputs["treatMissingData"] == "notBreaching"
     assert audited.one("Topic").inputs["kmsMasterKeyId"] == "c1-logs-id"
     subscribed = {r.inputs["endpoint"]: r.name for r in audited.of("TopicSubscription")}
     assert subscribed.keys() == {"a@example.com", "b@example.com"}
+
+
+def test_c6_nodes_that_do_not_come_are_noticed(audited):
+    """The others are paid for and wait for them."""
+    alarm = audited.one("MetricAlarm", "c1-missing").inputs
+    desired, running, missing = alarm["metricQueries"]
+    assert [query["metric"]["metricName"] for query in (desired, running)] == [
+        "GroupDesiredCapacity",
+        "GroupInServiceInstances",
+    ]
+    assert all(query["metric"]["dimensions"] == {"AutoScalingGroupName": "c1-nodes"} for query in (desired, running))
+    assert (missing["expression"], missing["returnData"]) == ("desired - running", True)
+    assert (alarm["threshold"], alarm["comparisonOperator"]) == (0, "GreaterThanThreshold")
+    assert alarm["evaluationPeriods"] * desired["metric"]["period"] == 30 * 60
+    assert audited.one("Group").inputs["enabledMetrics"] == list(METRICS), "a metric that isn't collected never alarms"
 
 
 def test_who_is_told_changes_without_changing_the_others(mocked, stack):
@@ -291,7 +309,7 @@ def test_the_dashboard_shows_this_cluster(audited):
 
 def test_graphs_do_not_overlap_and_the_gateways_are_among_them():
     widgets = dashboard("us-west-2", "g", "b", ["nat-1", "nat-2"])["widgets"]
-    assert len({(widget["x"], widget["y"]) for widget in widgets}) == len(widgets) == 5
+    assert len({(widget["x"], widget["y"]) for widget in widgets}) == len(widgets) == 6
     assert [metric[-1] for metric in widgets[-1]["properties"]["metrics"]] == ["nat-1", "nat-2"]
 
 
@@ -309,7 +327,7 @@ def test_production_keeps_the_record_with_all_that_it_takes_to_go_on(mocked, sta
 
 def test_without_audit_nothing_of_it_is_there(mocked, stack):
     kinds = {record.type.split(":")[-1] for record in mocked.cluster(stack()).all}
-    assert not kinds & {"Trail", "FlowLog", "LogGroup", "Budget", "Dashboard", "MetricAlarm", "Topic"}
+    assert not kinds & {"Trail", "FlowLog", "LogGroup", "Budget", "Dashboard", "Topic"}
 
 
 def _findings(stack, changes):

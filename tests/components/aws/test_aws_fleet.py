@@ -125,9 +125,23 @@ def test_no_healthy_node_is_ended_to_even_out_zones(mocked, stack):
 
 
 def test_refresh_replaces_all_nodes_at_once_or_is_off(mocked, stack):
+    """Never more than desired run, for which a reservation has no room; those that boot so already stay."""
     group = mocked.cluster(stack()).one("Group").inputs
-    assert group["instanceRefresh"] == {"strategy": "Rolling", "preferences": {"minHealthyPercentage": 0}}
+    preferences = {"minHealthyPercentage": 0, "maxHealthyPercentage": 100, "skipMatching": True}
+    assert group["instanceRefresh"] == {"strategy": "Rolling", "preferences": preferences}
     assert "instanceRefresh" not in mocked.cluster(stack({"nodes.refresh": False})).one("Group").inputs
+
+
+def test_b9_a_group_may_be_emptied_however_many_nodes_training_needs(mocked, stack):
+    """Its least size would hold it against the breaker; `fleet.json` tells agents how many train."""
+    records = mocked.cluster(stack({"nodes.min": 2}))
+    assert records.one("Group").inputs["minSize"] == 0
+    assert json.loads(records.one("BucketObjectv2", "c1-fleet").inputs["content"])["min"] == 2
+
+
+def test_the_group_says_how_many_nodes_it_has(mocked, stack):
+    assert set(mocked.cluster(stack()).one("Group").inputs["enabledMetrics"]) == set(fleet.METRICS)
+    assert {"GroupDesiredCapacity", "GroupInServiceInstances"} <= set(fleet.METRICS)
 
 
 def test_the_deployment_does_not_wait_for_capacity(mocked, stack):
@@ -142,7 +156,7 @@ def test_no_node_starts_before_all_that_it_counts_on(mocked, stack):
         records.one("RolePolicy").urn,
         records.one("VpcEndpoint").urn,
         records.one("RouteTableAssociation").urn,
-        *(record.urn for record in records.all if record.type.endswith("Rule")),
+        *(record.urn for record in records.all if record.type.endswith("gressRule")),
     }
     assert len(needed) == 8
     assert needed <= records.one("Group").dependencies
@@ -304,6 +318,7 @@ def test_a_node_that_is_to_go_gets_time_and_no_more(mocked, stack, changes):
     records = mocked.cluster(stack(changes))
     hook = records.one("LifecycleHook").inputs
     assert hook == {
+        "name": "drain",
         "autoscalingGroupName": "c1-nodes",
         "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
         "heartbeatTimeout": DRAIN_S,

@@ -1,6 +1,7 @@
 """Roles of people: who may take them, and what each may and may not do, judged by evaluating the documents."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ SESSION = f"arn:aws:ssm:us-west-2:{ACCOUNT}:session/ann-0a1b"
 TRAIL = f"arn:aws:cloudtrail:us-west-2:{ACCOUNT}:trail/c1-audit-1a2b3c4"
 RECORD = "arn:aws:s3:::record"
 LOG = f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:c1-trail-1a2b3c4"
+QUEUE = f"arn:aws:sqs:us-west-2:{ACCOUNT}:c1-queue-1a2b3c4"
 OURS = Ours("us-west-2", ACCOUNT, "c1", BUCKET, DATA, GROUP, f"arn:aws:iam::{ACCOUNT}:role/c1-*")
 RECORDED = Recorded(RECORD, LOGS, TRAIL, (LOG,))
 
@@ -58,6 +60,30 @@ TRAINER = [
     ("autoscaling:SetDesiredCapacity", GROUP, {}, False),
     ("ssm:StartSession", NODE, ON_NODE, False),
     ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/c1-node", {}, False),
+]
+
+ANEW = {"s3:if-none-match": "*"}
+BY_SQS = {"kms:ViaService": "sqs.us-west-2.amazonaws.com"}
+
+SUBMITTER = [
+    ("s3:PutObject", f"{BUCKET}/queue/000001.json", ANEW, True),
+    ("s3:PutObject", f"{BUCKET}/bundles/code-0a.tar", ANEW, True),
+    ("s3:PutObject", f"{BUCKET}/runs/r/control/outcome.json", ANEW, True),
+    ("s3:PutObject", f"{BUCKET}/runs/r/audit/launch-0a.json", ANEW, True),
+    ("s3:PutObject", f"{BUCKET}/runs/r/audit/launch-0a.json", {}, False),
+    ("s3:GetObject", f"{BUCKET}/queue/000001.json", {}, True),
+    ("sqs:SendMessage", QUEUE, {}, True),
+    ("kms:GenerateDataKey", DATA, BY_SQS, True),
+    ("s3:PutObject", f"{BUCKET}/queue/000001.json", {}, False),
+    ("s3:PutObject", f"{BUCKET}/runs/r/control/outcome.json", {}, False),
+    ("s3:PutObject", f"{BUCKET}/bundles/0a.tar", ANEW, False),
+    ("s3:PutObject", f"{BUCKET}/runs/r/control/generations/000001.json", ANEW, False),
+    ("s3:PutObject", f"{BUCKET}/runs/r/audit/retry-1.json", ANEW, False),
+    ("s3:DeleteObject", f"{BUCKET}/queue/000001.json", {}, False),
+    ("sqs:DeleteMessage", QUEUE, {}, False),
+    ("sqs:ReceiveMessage", QUEUE, {}, False),
+    ("sqs:PurgeQueue", QUEUE, {}, False),
+    ("sqs:SendMessage", QUEUE.replace("c1-", "c2-"), {}, False),
 ]
 
 OPERATOR = [
@@ -121,6 +147,12 @@ AUDITOR = [
 @pytest.mark.parametrize(("action", "resource", "context", "allowed"), TRAINER)
 def test_a_trainer_puts_datasets_and_reads_runs_and_nothing_more(action, resource, context, allowed):
     assert allows(trainer_policy(OURS), action, resource, context) is allowed
+
+
+@pytest.mark.parametrize(("action", "resource", "context", "allowed"), SUBMITTER)
+def test_where_there_is_a_queue_a_trainer_submits_and_ends_runs_and_changes_none(action, resource, context, allowed):
+    assert allows(trainer_policy(replace(OURS, queue=QUEUE)), action, resource, context) is allowed
+    assert not allows(trainer_policy(OURS), action, resource, context), "without a queue there is nothing to submit to"
 
 
 @pytest.mark.parametrize(("action", "resource", "context", "allowed"), OPERATOR)

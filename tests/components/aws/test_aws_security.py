@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from components.aws.security import key_policy, node_policy, partition
+from components.aws.security import evidence_key_policy, key_policy, node_policy, partition
+from components.cluster import TrainingCluster
 from tests.components.aws.policies import allows
 
 BUCKET = "arn:aws:s3:::b"
@@ -20,6 +21,8 @@ ALLOWED = [
     ("s3:PutObject", f"{BUCKET}/runs/r/control/members/i-1/beat"),
     ("s3:PutObject", f"{BUCKET}/runs/r/checkpoints/step-000000050/manifest.json"),
     ("s3:AbortMultipartUpload", f"{BUCKET}/runs/r/checkpoints/step-000000050/rank0"),
+    ("s3:ListBucketMultipartUploads", BUCKET),
+    ("s3:ListMultipartUploadParts", f"{BUCKET}/runs/r/checkpoints/step-000000050/rank0"),
     ("s3:DeleteObject", f"{BUCKET}/runs/r/checkpoints/step-000000050/manifest.json"),
     ("kms:Decrypt", KEY),
     ("kms:GenerateDataKey", KEY),
@@ -28,6 +31,7 @@ DENIED = [
     ("s3:PutObject", f"{BUCKET}/bundles/0.tar"),
     ("s3:PutObject", f"{BUCKET}/datasets/text/index.json"),
     ("s3:PutObject", f"{BUCKET}/fleet.json"),
+    ("s3:PutObject", f"{BUCKET}/erasures/20261130T000000Z-0a1b2c.json"),
     ("s3:DeleteObject", f"{BUCKET}/runs/r/control/outcome.json"),
     ("s3:DeleteObject", f"{BUCKET}/runs/r/metrics/000001/000000.jsonl"),
     ("s3:DeleteObject", f"{BUCKET}/datasets/text/index.json"),
@@ -55,6 +59,19 @@ def test_a_node_may_do_what_it_has_to(action, resource):
 @pytest.mark.parametrize(("action", "resource"), DENIED)
 def test_a_node_may_do_nothing_more(action, resource):
     assert not allows(node_policy(BUCKET, KEY), action, resource)
+
+
+def test_a_node_adds_to_the_audit_record_and_changes_none_of_it():
+    """Each page is put only if absent, which S3 tells the policy of; nodes delete in folders of checkpoints alone."""
+    page = f"{BUCKET}/runs/r/audit/checkpoint-000000050-0a1b2c.json"
+    policy = node_policy(BUCKET, KEY)
+    assert allows(policy, "s3:PutObject", page, {"s3:if-none-match": "*"})
+    assert not allows(policy, "s3:PutObject", page)
+    assert not allows(policy, "s3:DeleteObject", page)
+    for written_by_people in ("launch-0a1b2c.json", "retry-12.json"):
+        assert not allows(
+            policy, "s3:PutObject", f"{BUCKET}/runs/r/audit/{written_by_people}", {"s3:if-none-match": "*"}
+        )
 
 
 def test_an_absent_object_reads_as_absent_and_not_as_forbidden():
@@ -140,3 +157,70 @@ def test_only_instances_take_the_nodes_role(mocked, stack):
 def test_the_role_is_given_the_policy_of_this_bucket_and_this_key(mocked, stack):
     given = json.loads(mocked.cluster(stack()).one("RolePolicy").inputs["policy"])
     assert given == node_policy("arn:aws:s3:::c1-data-1a2b3c4", "arn:aws:kms:us-west-2:123456789012:key/key-1")
+
+
+SIGNING = {
+    "operator": {"kms:Sign": True, "kms:GetPublicKey": True, "kms:Verify": False},
+    "auditor": {"kms:Sign": False, "kms:GetPublicKey": True, "kms:Verify": True},
+    "trainer": {"kms:Sign": False, "kms:GetPublicKey": False, "kms:Verify": False},
+    "node": {"kms:Sign": False, "kms:GetPublicKey": False, "kms:Verify": False},
+}
+AUDIT = {"audit.enabled": True, "audit.emails": ["a@example.com"]}
+
+
+def _as(role, account="123456789012"):
+    return {"kms:CallerAccount": account, "aws:PrincipalArn": f"arn:aws:iam::{account}:role/{role}"}
+
+
+@pytest.mark.parametrize(
+    ("role", "action"), [(role, action) for role, actions in SIGNING.items() for action in actions]
+)
+def test_operators_sign_evidence_auditors_check_it_and_nobody_else_does_either(role, action):
+    policy = _by_anyone(evidence_key_policy("us-west-2", "123456789012", "c1"))
+    assert allows(policy, action, KEY, _as(f"c1-{role}-1a2b3c4")) is SIGNING[role][action]
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {},
+        _as("c2-operator-1a2b3c4"),
+        _as("c1-operator-node-1a2b3c4"),
+        _as("c1-operator-1a2b3c4", account="999999999999"),
+    ],
+)
+def test_the_operators_of_another_cluster_or_account_sign_nothing(context):
+    """A cluster named `c1-operator` has roles whose names begin as those of c1's operators do."""
+    policy = _by_anyone(evidence_key_policy("us-west-2", "123456789012", "c1"))
+    for action in ("kms:Sign", "kms:GetPublicKey", "kms:Verify"):
+        assert not allows(policy, action, KEY, context)
+
+
+@pytest.mark.parametrize("action", ["kms:ScheduleKeyDeletion", "kms:PutKeyPolicy", "kms:CreateGrant", "kms:DisableKey"])
+def test_who_signs_evidence_does_not_govern_its_key(action):
+    policy = evidence_key_policy("us-west-2", "123456789012", "c1")
+    assert not allows(_by_anyone(policy), action, KEY, _as("c1-operator-1a2b3c4"))
+    assert policy["Statement"][0]["Principal"] == {"AWS": "arn:aws:iam::123456789012:root"}
+
+
+def test_evidence_is_signed_by_a_key_that_encrypts_nothing_and_cant_rotate(mocked, stack):
+    """KMS refuses rotation of an asymmetric key, with the whole deployment."""
+    key = mocked.cluster(stack(AUDIT)).one("Key", "c1-evidence").inputs
+    assert (key["customerMasterKeySpec"], key["keyUsage"]) == ("ECC_NIST_P256", "SIGN_VERIFY")
+    assert "enableKeyRotation" not in key
+    assert json.loads(key["policy"]) == evidence_key_policy("us-west-2", "123456789012", "c1")
+
+
+def test_what_erasing_needs_is_told_where_it_is_there(mocked, stack):
+    """`trainwright erase` reads these: without them it signs nothing and looks past nodes that hold copies."""
+    told = {}
+    data = {"data_nodes": {"type": "i4i.32xlarge"}}
+    for name, changes in (("plain", {}), ("audited", AUDIT), ("served", data)):
+        values = stack(changes)
+        mocked.declare(lambda name=name, values=values: told.update({name: TrainingCluster("c1", values).outputs()}))
+    optional = {"dataGroup", "auditBucket", "evidenceKeyArn"}
+    assert {name: optional & set(outputs) for name, outputs in told.items()} == {
+        "plain": set(),
+        "audited": {"auditBucket", "evidenceKeyArn"},
+        "served": {"dataGroup"},
+    }

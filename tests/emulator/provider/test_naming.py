@@ -1,5 +1,7 @@
 """Chosen names: unique, stable, within limits; made-up ids and ARNs of the right form."""
 
+import re
+
 import pytest
 
 from emulator.provider import naming, schema
@@ -52,6 +54,15 @@ def test_what_is_made_up_follows_from_the_urn() -> None:
     assert id_ != naming.made_up(flow, urn(flow, "other"), {}, "cn-north-1")[0]
     assert id_.startswith("fl-")
     assert outputs["arn"] == f"arn:aws-cn:ec2:cn-north-1:{naming.ACCOUNT}:fl/{id_}"
+
+
+def test_a_file_system_has_what_it_is_mounted_from() -> None:
+    """SageMaker API, `ClusterFsxLustreConfig`: the forms of FSx's DNS and mount names."""
+    system = schema.resource_type("aws:fsx/lustreFileSystem:LustreFileSystem")
+    id_, outputs = naming.made_up(system, urn(system), {}, "us-west-2")
+    assert re.fullmatch(r"fs-[0-9a-f]{17}", id_)
+    assert outputs["dnsName"] == f"{id_}.fsx.us-west-2.amazonaws.com"
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,8}", outputs["mountName"])
 
 
 def test_the_stack_and_name_are_read_from_the_urn() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from trainer import layout
 from trainer.node.membership import Membership
-from trainer.node.peers import DONE, DRAINING, FAILED, STOPPED, Card, End, Ended, Form, decide
+from trainer.node.peers import DONE, DRAINING, FAILED, STOPPED, Card, Ended
+from trainer.node.rules import End, Form, decide
 from trainer.store import Entry, Missing, Store, StoreError, Unavailable
 
 SETTLED_S = 30
@@ -61,7 +62,7 @@ class Memory(Store):
     def upload(self, path, key):
         raise NotImplementedError
 
-    download = upload
+    download = abandon = holds = sha256 = upload
 
     def url(self, key=""):
         return key
@@ -248,16 +249,16 @@ def test_a_job_that_always_fails_ends_with_the_reason():
     world = Simulation(2)
     world.step(5)
     for _ in range(3):
-        agent = world.agents["i-2"]
-        agent.membership.say(ended=Ended(agent.adopted, FAILED, "rank 1 exited with 1: ValueError: no"))
+        for agent in world.agents.values():
+            agent.membership.say(ended=Ended(agent.adopted, FAILED, "rank 1 exited with 1: ValueError: no"))
         world.step(4)
     outcome = world.agents["i-1"].membership.outcome
     assert not outcome.succeeded
     assert "ValueError: no" in outcome.reason
 
 
-def test_a_lost_node_counts_as_one_fruitless_generation():
-    """Else two losses before the first checkpoint end a run that three were to end."""
+def test_a_lost_node_counts_as_one_loss_and_no_failure():
+    """Else a fleet whose nodes the cloud takes often is given up as if its job failed."""
     world = Simulation(2)
     world.step(6)
     del world.agents["i-2"]
@@ -267,4 +268,5 @@ def test_a_lost_node_counts_as_one_fruitless_generation():
     world.arrive()
     world.step(8)
     assert [m["node"] for m in world.newest["members"]] == ["i-1", "i-3"]
-    assert world.newest["fruitless"] == 1
+    tally = world.newest["tally"]
+    assert (tally["losses"], tally["fruitless"]) == (1, 0)

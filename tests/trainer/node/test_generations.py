@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from trainer import exits, layout
 from trainer.node.generations import Generations
 from trainer.node.peers import Generation, Member
 from trainer.node.shipping import Shipper
+from trainer.node.workers import Workers, environment
 from trainer.store import FileStore
 
 ROOT = Path(__file__).parents[3]
@@ -24,13 +27,13 @@ AGENT = """
 import json, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from trainer.node import generations, membership, peers, shipping
+from trainer.node import generations, lifecycle, membership, peers, rules, shipping
 generations.FORMING_S = generations.STEADY_S = generations.NOTICE_S = 0.1
 generations.TICK_S = 0.02
 generations.GRACE_S = 5
 generations.LINGERING_S = 1
 membership.DEAD_AFTER_S = 1.5
-peers.JOIN_SETTLE_S = 0.2
+rules.JOIN_SETTLE_S = 0.2
 shipping.SHORTEST_S = 0.05
 from trainer.node.workers import Job
 from trainer.store import FileStore
@@ -44,6 +47,20 @@ class Metadata:
         notice = place / "notice"
         return notice.read_text() if notice.exists() else None
 
+    def terminating(self):
+        return (place / "terminating").exists()
+
+    def at_risk(self):
+        return None
+
+class AutoScaling:
+    def describe_auto_scaling_instances(self, InstanceIds):
+        return {{"AutoScalingInstances": [{{"AutoScalingGroupName": "g"}}]}}
+
+    def complete_lifecycle_action(self, **told):
+        (place / "completed").write_text(json.dumps(told))
+
+lifecycle.boto3.client = lambda *_, **__: AutoScaling()
 store = FileStore(folder / "bucket/runs/r-1")
 shipper = shipping.Shipper(store)
 shipper.start()
@@ -51,7 +68,8 @@ environment = {{"PATH": os.environ["PATH"], "FOLDER": str(folder), "NODE": name}
 job = Job([sys.executable, "-S", str(folder / "job.py")], "r-1", environment, place / "logs", place / "scratch")
 card = peers.Card(name, "127.0.0.1", f"t-{{name}}", f"{{name}}-{{os.getpid()}}", 1)
 member = membership.Membership(store, FileStore(folder / "bucket"), card)
-mine = generations.Generations(member, Metadata(), job, shipper)
+held = lifecycle.Lifecycle(Metadata(), name, "us-west-2", "drain")
+mine = generations.Generations(member, held, job, shipper)
 signal.signal(signal.SIGTERM, lambda *_: setattr(mine, "leaving", True))
 try:
     print(mine.first()[1], flush=True)
@@ -179,7 +197,7 @@ def test_c7_the_loss_of_a_node_costs_seconds_and_its_workers_go_with_it(cluster,
     assert workers
     cluster.agents[lost].send_signal(signal.SIGKILL)
     record = cluster.generation(2)
-    assert (nodes(record), record.graceful, record.fruitless) == (["ab"[1 - rank]], False, 1)
+    assert (nodes(record), record.graceful, record.tally.losses) == (["ab"[1 - rank]], False, 1)
     assert record.why == f"{lost}: lost"
     for worker in workers:
         wait_for("the lost node's worker", lambda w=worker: gone(w))
@@ -212,6 +230,35 @@ def test_on_notice_a_node_has_its_ranks_saved_and_stays_out(cluster):
     assert cluster.end("b")[0] is True, "it still learns how the run ended"
 
 
+def test_a_node_that_its_group_ends_drains_first_and_says_when_it_is_done(cluster, wait_for):
+    """Scaling in takes no step that was done; and the hook's whole time isn't paid for each time."""
+    cluster.start("a", "b", desired=2)
+    cluster.generation(1)
+    (cluster.folder / "b/terminating").touch()
+    record = cluster.generation(2)
+    assert (nodes(record), record.graceful) == (["a"], True)
+    assert "draining: its group ends this node" in cluster.said("b")
+    completed = cluster.folder / "b/completed"
+    wait_for("the hook's end", completed.exists)
+    assert json.loads(completed.read_text()) == {
+        "LifecycleHookName": "drain",
+        "AutoScalingGroupName": "g",
+        "LifecycleActionResult": "CONTINUE",
+        "InstanceId": "b",
+    }
+    assert "drained" in cluster.log("b", 1, 1)
+    assert not (cluster.folder / "a/completed").exists()
+
+
+def test_a_node_that_waits_for_others_lets_its_group_end_it(cluster, wait_for):
+    """It would sit in the hook until that has run out."""
+    cluster.start("b", desired=2)
+    wait_for("the wait", lambda: cluster.run.exists(layout.card("b")))
+    (cluster.folder / "b/terminating").touch()
+    wait_for("the hook's end", (cluster.folder / "b/completed").exists)
+    assert not cluster.run.exists(layout.generation(1))
+
+
 def test_an_agent_that_is_asked_to_leave_drains_and_ends(cluster):
     cluster.start("a", "b", desired=2)
     cluster.generation(1)
@@ -239,7 +286,7 @@ def test_a_new_checkpoint_between_failures_keeps_the_run_going(cluster):
         cluster.run.put(f"{layout.checkpoint(number * 10)}manifest.json", b"{}")
         os.kill(_children(cluster.agents["a"].pid)[0], signal.SIGKILL)
         record = cluster.generation(number + 1)
-        assert (record.fruitless, record.step) == (0, number * 10)
+        assert (record.tally.fruitless, record.step) == (0, number * 10)
         assert record.why.startswith("a: rank 0 was killed by SIGKILL")
 
 
@@ -322,3 +369,18 @@ def test_workers_that_hang_after_others_are_done_are_ended_and_the_run_goes_on(c
     assert len(cluster.generation(2).members) == 2
     cluster.wait_for("the end", lambda: cluster.run.exists(layout.OUTCOME), 20)
     assert json.loads(cluster.run.get(layout.OUTCOME))["succeeded"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_nccl_says_is_shipped_beside_each_ranks_log_where_it_is_asked_for(
+    tmp_path, make_job, make_generation, asked
+):
+    job, generation = replace(make_job(""), nccl_debug=asked), make_generation(2)
+    shipper = Shipper(FileStore(tmp_path / "run"))
+    member = SimpleNamespace(card=SimpleNamespace(node="i-1"))
+    workers = Workers(generation, job, dict.fromkeys((0, 1)))
+    Generations(member, None, job, shipper, workers=workers)._ship(generation)
+    shipped = {stream.key(0) for stream in shipper.streams if "nccl" in stream.path.name}
+    assert shipped == {layout.log_chunk("i-1", f"000001-nccl{rank}", 0) for rank in (0, 1) if asked}
+    paths = {environment(job, generation, 0, rank).get("NCCL_DEBUG_FILE") for rank in (0, 1)}
+    assert not asked or paths == {str(stream.path) for stream in shipper.streams if "nccl" in stream.path.name}

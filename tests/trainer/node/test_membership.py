@@ -5,8 +5,9 @@ import json
 import pytest
 
 from trainer import layout
-from trainer.node.membership import DEAD_AFTER_S, HURRIED, LONGEST_GAP_S, Membership, newest_checkpoint
-from trainer.node.peers import FAILED, READY, Card, End, Ended, Form, decide
+from trainer.node.membership import DEAD_AFTER_S, HURRIED, LONGEST_GAP_S, QUIET_AFTER_S, Membership, newest_checkpoint
+from trainer.node.peers import FAILED, READY, Card, Ended
+from trainer.node.rules import End, Form, decide
 from trainer.store import FileStore, Missing, Unavailable
 
 
@@ -102,6 +103,17 @@ def test_a_node_that_stops_beating_is_lost_after_six_observed_seconds(world):
     assert "b" in a.view().alive
     world.pass_time(1, a)
     assert a.view().alive == {"a"}
+
+
+def test_a_node_that_misses_three_beats_is_quiet_long_before_it_is_lost(world):
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(3, b, a)
+    world.pass_time(QUIET_AFTER_S, a)
+    assert a.view().quiet == frozenset()
+    world.pass_time(1, a)
+    assert (a.view().quiet, "b" in a.view().alive) == ({"b"}, True)
+    world.pass_time(1, b, a)
+    assert a.view().quiet == frozenset()
 
 
 def test_a_pause_of_its_own_does_not_age_its_peers(world):
@@ -262,6 +274,23 @@ def test_only_a_checkpoint_with_its_manifest_counts(tmp_path):
     assert newest_checkpoint(store) == 100
     with pytest.raises(Missing):
         store.get("absent")
+
+
+def test_what_workers_say_is_safe_counts_like_a_checkpoint_also_of_a_node_that_is_gone(world):
+    """A user's own program keeps checkpoints of its own: without this, each of its failures would lead nowhere."""
+    a, b = world.node("a"), world.node("b")
+    b.say(progress=70)
+    for node in (a, b, a):
+        node.sync()
+    a.form(Form((), "first", graceful=False), 1, 0)
+    a.sync()
+    assert a.view().step == 70
+    b.say(progress=50)
+    world.pass_time(1, b)
+    world.pass_time(20, a)
+    assert a.view().step == 70, "b is lost, and what it said stands"
+    a.store.put(layout.checkpoint(100) + "manifest.json", b"{}")
+    assert a.view().step == 100
 
 
 def test_one_request_that_the_store_never_answers_costs_no_node_its_place():

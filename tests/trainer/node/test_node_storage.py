@@ -31,6 +31,7 @@ class Counted(FileStore):
 @pytest.fixture
 def datasets(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "POLL_S", 0.02)
+    monkeypatch.setattr(storage, "IMPORT_WAIT_S", 0.1)
     return Counted(tmp_path / "datasets")
 
 
@@ -97,3 +98,59 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(datasets, tmp_path):
 def test_a_dataset_that_never_comes_ends_the_step_with_what_to_do(datasets, tmp_path):
     with pytest.raises(Missing, match=r"no dataset came within 0\.1 s .*run `trainwright data pack`"):
         storage.fetch(datasets, tmp_path / "data", 0.1)
+
+
+@pytest.fixture
+def warm(datasets, tmp_path):
+    """The bucket's dataset as a file system shows it."""
+    pack(datasets)
+    folder = tmp_path / "warm/datasets/text"
+    folder.mkdir(parents=True)
+    for path in datasets.root.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_a_dataset_that_the_warm_tier_shows_whole_is_read_there(datasets, warm, tmp_path):
+    folder, detail = storage.fetch(datasets, tmp_path / "data", 5, warm)
+    assert folder == warm
+    assert detail == f"dataset text: 1500 tokens, 3 shards verified in {warm}"
+    assert datasets.downloads == []
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda warm: (warm / "shard-00001.bin").write_bytes(b"torn"), "shard-00001.bin is another"),
+        (lambda warm: (warm / "shard-00002.bin").unlink(), "shard-00002.bin can't be read"),
+        (lambda warm: (warm / "index.json").write_text("{}"), "index.json is another"),
+        (lambda warm: (warm / "index.json").unlink(), "index.json can't be read"),
+    ],
+)
+def test_what_the_warm_tier_shows_is_believed_by_its_hashes_alone(datasets, warm, tmp_path, spoil, why):
+    """What a node wrote there, or what FSx has not imported yet, is no dataset: the bucket is the truth."""
+    spoil(warm)
+    folder, detail = storage.fetch(datasets, tmp_path / "data", 5, warm)
+    assert folder == tmp_path / "data"
+    assert f"3 of 3 shards fetched; not from {warm}: {why}" in detail
+    assert len(datasets.downloads) == 3
+
+
+def test_a_warm_tier_that_lags_behind_the_bucket_is_waited_for(datasets, warm, tmp_path, monkeypatch):
+    """Else every node of a new cluster would fetch what it is about to be shown."""
+    monkeypatch.setattr(storage, "IMPORT_WAIT_S", 10)
+    content = (warm / "index.json").read_bytes()
+    (warm / "index.json").unlink()
+    late = threading.Timer(0.15, (warm / "index.json").write_bytes, [content])
+    late.start()
+    assert storage.fetch(datasets, tmp_path / "data", 5, warm)[0] == warm
+    late.join()
+
+
+def test_an_index_that_leads_out_of_its_folder_is_refused_before_the_warm_tier_is_read(datasets, warm, tmp_path):
+    index = {"name": "text", "tokens": 1, "shards": [{"file": "../../secret", "sha256": "0"}]}
+    datasets.put("index.json", json.dumps(index).encode())
+    (warm / "index.json").write_bytes(datasets.get("index.json"))
+    with pytest.raises(storage.Corrupt, match="names a shard"):
+        storage.fetch(datasets, tmp_path / "data", 5, warm)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,8 @@ def test_a_worker_finds_what_torchrun_gives(make_job, make_generation, place, ex
         "GROUP_WORLD_SIZE": "2",
         "ROLE_RANK": expected["RANK"],
         "ROLE_WORLD_SIZE": "4",
+        "NODE_RANK": expected["GROUP_RANK"],
+        "NODE_IPS": "10.0.0.1,10.0.0.2",
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "4321",
         "TORCHELASTIC_RUN_ID": "r-1",
@@ -44,10 +48,29 @@ def test_a_worker_finds_what_torchrun_gives(make_job, make_generation, place, ex
         "OMP_NUM_THREADS": str(max(1, cpus // 2)),
         "TRAINWRIGHT_RUN": "r-1",
         "TRAINWRIGHT_GENERATION": "1",
+        "TRAINWRIGHT_HOSTFILE": str(job.logs / "000001-hosts"),
         "TRAINWRIGHT_SCRATCH": str(job.scratch),
+        "TRAINWRIGHT_PROGRESS": str(job.scratch / "progress"),
         "TRAINWRIGHT_METRICS": str(metrics_path(job.logs, 1)),
         "TRAINWRIGHT_ERROR": str(job.logs / f"000001-rank{expected['RANK']}.error.json"),
+        "TRAINWRIGHT_PULSE": str(job.logs / f"000001-rank{expected['RANK']}.pulse"),
     }
+
+
+def test_what_the_user_chose_stands_above_all_but_what_a_worker_is(make_job, make_generation):
+    chosen = {"OMP_NUM_THREADS": "3", "NCCL_SOCKET_IFNAME": "eth7", "NCCL_DEBUG_FILE": "/x", "MINE": "1", "RANK": "9"}
+    job = replace(make_job("", NCCL_SOCKET_IFNAME="ens5", MINE="image"), chosen=chosen, nccl_debug=True)
+    values = environment(job, make_generation(2, 2), 1, 1)
+    assert values | chosen | {"RANK": "3"} == values
+    assert values["NCCL_DEBUG"] == "INFO"
+
+
+def test_what_nccl_says_goes_to_each_ranks_own_file_where_it_is_asked_for(make_job, make_generation):
+    job = make_job("")
+    asked = environment(replace(job, nccl_debug=True), make_generation(2, 2), 1, 1)
+    assert asked["NCCL_DEBUG"] == "INFO"
+    assert asked["NCCL_DEBUG_FILE"] == str(job.logs / "000001-rank3.nccl.log")
+    assert not [name for name in environment(job, make_generation(2, 2), 1, 1) if name.startswith("NCCL_DEBUG")]
 
 
 def test_ranks_follow_on_where_nodes_differ(make_job, make_generation):
@@ -121,6 +144,77 @@ def test_a_signal_is_named(run):
     assert reason == "rank 0 was killed by SIGKILL"
 
 
+def test_what_its_own_code_raised_is_told_apart_from_what_another_try_may_mend(run, tmp_path):
+    """By the trainer's own account, or by Python's traceback in the log of a script that keeps none."""
+    account = """
+        import json, os, sys
+        error = {"type": "KeyError", "message": "'x'", "raised": RAISED}
+        open(os.environ["TRAINWRIGHT_ERROR"], "w").write(json.dumps(error))
+        sys.exit(1)
+    """
+    assert run(account.replace("RAISED", "True")).error == "KeyError: 'x'"
+    assert run(account.replace("RAISED", "False")).error == ""
+    for text, error in (
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("import sys; sys.exit('no such file')", ""),
+        ("import os; os.kill(os.getpid(), 9)", ""),
+    ):
+        shutil.rmtree(tmp_path / "logs")
+        assert run(text).error == error
+
+
+HANGS = """
+    import faulthandler, os, signal, sys, time
+    from pathlib import Path
+    sys.path.insert(0, ROOT)
+    from trainer.pulse import Pulse
+    SETUP
+    def stuck():
+        time.sleep(60)
+    if os.environ["RANK"] == "1":
+        Pulse(Path(os.environ["TRAINWRIGHT_PULSE"])).promise("step 7", 0.2)
+        print("ready", flush=True)
+        stuck()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "place"),
+    [
+        ("faulthandler.register(signal.SIGUSR1, all_threads=True)", "at job.py:8 in stuck"),
+        ("signal.signal(signal.SIGUSR1, signal.SIG_IGN)", "and shows no stack"),
+    ],
+)
+def test_a_rank_that_hangs_is_named_with_its_place_and_ended(make_job, make_generation, wait_for, gone, setup, place):
+    """Else a run waits for it, paid for, and nobody knows where (pytorch#118369)."""
+    job = make_job(HANGS.replace("SETUP", setup).replace("ROOT", repr(str(ROOT))))
+    workers = Workers.start(job, make_generation(2), 0)
+    try:
+        wait_for("the worker", lambda: "ready" in log_path(job.logs, 1, 1).read_text())
+        assert wait_for("the broken promise", workers.hung) == {1: "step 7"}
+        workers.end_hung("no progress", [1])
+        assert workers.poll() == Ended(1, FAILED, f"no progress: rank 1 hangs in step 7, {place}")
+        assert all(gone(process.pid) for process in workers.processes.values())
+        assert ("Current thread" in log_path(job.logs, 1, 1).read_text()) == ("faulthandler" in setup)
+    finally:
+        workers.stop()
+
+
+def test_workers_whose_peers_are_gone_are_all_given_time_to_end(run, make_job, make_generation, wait_for):
+    """One may be saving; and one that doesn't end is the one that the others waited for."""
+    text = f"import os, sys, time; sys.exit({exits.PEER_LOST}) if os.environ['RANK'] == '1' else time.sleep(60)"
+    workers = Workers.start(make_job(text), make_generation(2), 0)
+    try:
+        wait_for("the parting", lambda: workers.parted)
+        assert workers.poll() is None
+        workers.end_hung("its peers waited in vain")
+        assert workers.poll().reason == "its peers waited in vain: rank 0 hangs in its script, and shows no stack"
+    finally:
+        workers.stop()
+    assert run(f"import sys; sys.exit({exits.PEER_LOST})") == Ended(1, STOPPED)
+
+
 def test_draining_asks_and_stopping_does_not(make_job, make_generation, wait_for, gone):
     text = f"""
         import signal, sys, time
@@ -145,6 +239,45 @@ def test_draining_asks_and_stopping_does_not(make_job, make_generation, wait_for
             workers.stop()
             assert workers.poll() == Ended(1, STOPPED)
         assert not workers.running
+
+
+def test_a_script_that_knows_no_sigterm_has_left_when_asked_to(make_job, make_generation, wait_for):
+    """Else each drain of such a job would count as a failure."""
+    job = make_job("import time; print('ready', flush=True); time.sleep(60)")
+    workers = Workers.start(job, make_generation(2), 0)
+    for rank in (0, 1):
+        wait_for("a worker", lambda rank=rank: "ready" in log_path(job.logs, 1, rank).read_text())
+    workers.drain()
+    assert wait_for("the drain", workers.poll) == Ended(1, DRAINED)
+
+
+def test_sigterm_that_nobody_asked_for_is_a_failure(run):
+    assert run("import os; os.kill(os.getpid(), 15)").reason.endswith("was killed by SIGTERM")
+
+
+def test_a_command_that_is_not_there_ends_the_generation_in_words(make_job, make_generation):
+    job = replace(make_job(""), command=["/no/such/program", "x"])
+    workers = Workers.start(job, make_generation(2), 0)
+    said = "/no/such/program can't be started: No such file or directory"
+    assert workers.poll() == Ended(1, FAILED, f"rank 0: {said}", said)
+    assert not workers.running
+
+
+def test_a_command_runs_in_its_folder(make_job, make_generation, wait_for, tmp_path):
+    (tmp_path / "code").mkdir()
+    job = replace(make_job("import os; print(os.getcwd(), flush=True)"), folder=tmp_path / "code")
+    workers = Workers.start(job, make_generation(1), 0)
+    wait_for("its end", workers.poll)
+    assert log_path(job.logs, 1, 0).read_text().strip() == str(tmp_path / "code")
+
+
+@pytest.mark.parametrize(("content", "progress"), [("120", 120), (" 7\n", 7), ("-3", 0), ("half", 0), (None, 0)])
+def test_progress_is_what_a_worker_wrote_last(make_job, content, progress):
+    job = make_job("")
+    job.scratch.mkdir()
+    if content is not None:
+        job.progress_path.write_text(content)
+    assert job.progress == progress
 
 
 FAMILY = """

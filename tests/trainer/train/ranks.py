@@ -1,7 +1,7 @@
 """One rank for the tests: a process that imports torch once and then runs what it is told, line by line, on stdin.
 
-Each line is a JSON object with `task` (`train` or `gradients`), `job`, `setting`, `port`, and the task's own values;
-each answer is one line of JSON on stdout, after `ANSWER `.
+Each line is a JSON object with `task` (`train`, `gradients` or `built`), `job`, `setting`, `port`, and the task's own
+values; each answer is one line of JSON on stdout, after `ANSWER `.
 """
 
 import gc
@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from trainer.store import open_store
 from trainer.train import checkpoint, config, loop
 from trainer.train.feed import Feed
 from trainer.train.group import joined
-from trainer.train.learner import build
+from trainer.train.learner import build, copied
 from trainer.train.setting import Setting
 from trainer.train.tokens import Tokens
 
@@ -44,16 +45,47 @@ def gradients(job: config.Job, setting: Setting, path: str, poison: bool, **_: A
     with joined(setting) as group:
         tokens = Tokens(setting.data, job.model.context)
         learner = build(job, tokens.vocabulary, group, None)
-        before = [weight.detach().clone() for weight in learner.model.parameters()]
+        before = copied(list(learner.model.parameters()))
         if poison:
             learner.model.norm.register_forward_hook(lambda module, inputs, output: output * float("nan"))
-        computed = loop.compute(learner, Feed(tokens, job, group).take(0), 1e-3, False, job, group)
-        torch.save([weight.grad for weight in learner.model.parameters()], path)
-        moved = any(not torch.equal(old, new) for old, new in zip(before, learner.model.parameters(), strict=True))
+        computed = loop.compute(learner, Feed(tokens, job, group).take(0), 1e-3, False, False, job, group)
+        torch.save(copied([weight.grad for weight in learner.model.parameters()]), path)
+        after = copied(list(learner.model.parameters()))
+        moved = any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     return {"loss": computed.loss, "norm": computed.norm, "moved": moved, "scale": learner.scaler.get_scale()}
 
 
-TASKS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "gradients": gradients}
+def built(job: config.Job, setting: Setting, **_: Any) -> dict[str, Any]:
+    """Build the learner; how it is made up, and how often one step sums its gradients over the ranks."""
+    with joined(setting) as group:
+        tokens = Tokens(setting.data, job.model.context)
+        learner = build(job, tokens.vocabulary, group, None)
+        answer = {
+            "parts": [parameter.to_local().numel() for parameter in learner.model.parameters()]
+            if job.sharding == "fsdp"
+            else [],
+            "compiled": [block._compiled_call_impl is not None for block in learner.model.blocks],
+            "fused": learner.optimizer.defaults["fused"],
+        }
+        if job.sharding == "ddp":
+            sums: list[int] = []
+
+            def count_and_sum(state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+                sums.append(bucket.index())
+                return allreduce_hook(state, bucket)
+
+            learner.shared.register_comm_hook(None, count_and_sum)
+            micro_steps = Feed(tokens, job, group).take(0)
+            loop.compute(learner, micro_steps, 1e-3, False, False, job, group)
+            answer |= {
+                "micro_steps": len(micro_steps),
+                "sums": len(sums),
+                "views": learner.shared.gradient_as_bucket_view,
+            }
+    return answer
+
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "gradients": gradients, "built": built}
 
 
 def main() -> None:

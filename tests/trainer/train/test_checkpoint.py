@@ -1,7 +1,12 @@
 """Whatever moment a save is cut at and whatever becomes of its files, the newest whole checkpoint is found."""
 
 import os
+import random
+import resource
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +15,14 @@ import pytest
 
 from trainer.store import FileStore, StoreError
 from trainer.train import checkpoint
-from trainer.train.checkpoint import Found, Manifest, find, prune, publish, verify, write
+from trainer.train.checkpoint import Found, Manifest, find, publish, verify, verify_in_store, write
 from trainer.train.errors import CheckpointError, DamagedError
+from trainer.train.retention import DAY_S, Retention, prune
 
-KEEP = 2
+KEEP = Retention(2)
+
+
+ROOT = Path(checkpoint.__file__).parents[2]
 
 
 class Killed(BaseException):
@@ -127,8 +136,8 @@ def test_a_save_killed_at_any_point_leaves_a_whole_checkpoint(tmp_path: Path, af
             points += 1
         else:
             break
-        for step, keys in checkpoint.steps_in_store(places.store).items():
-            if f"checkpoints/step-{step:09d}/manifest.json" in keys:
+        for step, files in checkpoint.steps_in_store(places.store).items():
+            if "manifest.json" in files:
                 shutil.rmtree(checkpoint.fetch(places.other, places.store, step).folder)
         for scratch in (places.other, places.scratch):
             found = places.find(scratch)
@@ -168,6 +177,90 @@ def test_a_full_disk_fails_the_save_and_frees_what_it_took(places: Places, monke
         write(places.scratch, manifest(20), parts(20))
     assert [path.name for path in places.scratch.iterdir()] == ["step-000000010"]
     assert places.find().manifest.step == 10
+
+
+def test_a_disk_that_is_really_full_fails_the_save_and_keeps_the_older_one(places: Places):
+    """The kernel refuses a write in mid-part; the save after it succeeds."""
+    places.save(10)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(places.scratch, manifest(20), parts(20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in places.scratch.iterdir()] == ["step-000000010"]
+    assert places.find().manifest.step == 10
+    places.save(20)
+    assert places.find(places.other).manifest.step == 20
+
+
+SAVES = """
+import sys
+from pathlib import Path
+from trainer.store import FileStore
+from trainer.train.checkpoint import Manifest, publish, write
+from trainer.train.retention import Retention, prune
+scratch, store, first = Path(sys.argv[1]), FileStore(Path(sys.argv[2])), int(sys.argv[3])
+print("saving", flush=True)
+for step in range(first, first + 1000):
+    content = {name: lambda file, name=name: [file.write(f"{name} of {step}".encode() * 100) for _ in range(200)]
+               for name in ("a.pt", "b.pt")}
+    told = dict(position=step, samples=1, vocabulary=1, world=1, generation=1, torch="2", job={})
+    publish(write(scratch, Manifest(step=step, **told), content), store)
+    prune(scratch, store, Retention(2))
+"""
+
+
+def test_k4_a_process_killed_in_mid_save_always_leaves_a_whole_checkpoint(places: Places):
+    """SIGKILL, twelve times, at whatever moment: what a restart finds is whole, and never older than what was there."""
+    newest, chance = 0, random.Random(5)
+    for _ in range(12):
+        command = [sys.executable, "-c", SAVES, str(places.scratch), str(places.store.root), str(newest + 1)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as child:
+            child.stdout.readline()
+            time.sleep(chance.uniform(0.02, 0.12))
+            child.kill()
+        found = places.find()
+        shutil.rmtree(places.other)
+        elsewhere = places.find(places.other)
+        assert found is None or verify(found.folder) == found.manifest
+        assert (found.manifest.step if found else 0) >= newest
+        assert (elsewhere.manifest.step if elsewhere else 0) >= newest - 1, "scratch is ahead of the store by one"
+        newest = found.manifest.step if found else 0
+    assert newest > 12
+    assert places.reports == [], "a save that was cut off is no damage"
+
+
+def test_an_upload_cut_off_goes_on_with_the_parts_that_are_missing(places: Places, monkeypatch):
+    found = write(places.scratch, manifest(10), parts(10))
+    uploaded, original = [], FileStore.upload
+
+    def once(store: FileStore, path: Path, key: str) -> None:
+        if uploaded:
+            raise StoreError("gone away")
+        uploaded.append(path.name)
+        original(store, path, key)
+
+    with monkeypatch.context() as context:
+        context.setattr(FileStore, "upload", once)
+        with pytest.raises(StoreError, match="gone away"):
+            publish(found, places.store)
+    assert places.find(places.other) is None
+    monkeypatch.setattr(
+        FileStore, "upload", lambda store, path, key: (uploaded.append(path.name), original(store, path, key))
+    )
+    publish(found, places.store)
+    assert uploaded == ["a.pt", "b.pt"]
+    assert content_is_that_of(places.find(places.other), 10)
+
+
+def test_a_part_of_another_content_is_sent_anew(places: Places):
+    """As long, but of a step that was done before a fault: another world size rounds otherwise."""
+    found = write(places.scratch, manifest(10), parts(10))
+    places.store.put("checkpoints/step-000000010/a.pt", b"x" * found.manifest.parts[0].size)
+    publish(found, places.store)
+    assert content_is_that_of(places.find(places.other), 10)
 
 
 def test_an_upload_that_arrives_short_never_counts(places: Places, monkeypatch):
@@ -227,6 +320,15 @@ def test_damage_on_scratch_is_mended_from_the_store(places: Places, damage):
     assert (places.scratch / "step-000000020.corrupt").is_dir()
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_in_the_store_is_found_there(places: Places, damage):
+    places.save(20)
+    assert verify_in_store(places.store, 20) == places.find().manifest
+    damage(places.store.root / "checkpoints" / "step-000000020")
+    with pytest.raises(DamagedError):
+        verify_in_store(places.store, 20)
+
+
 def test_a_lost_manifest_on_scratch_is_damage(places: Places):
     for step in (10, 20):
         places.save(step)
@@ -273,12 +375,71 @@ def test_damaged_ones_dont_count_as_kept(places: Places):
     truncate(places.scratch / "step-000000020")
     truncate(places.store.root / "checkpoints" / "step-000000020")
     assert places.find().manifest.step == 10
+    assert list(places.scratch.glob("*.corrupt"))
     places.save(30)
     assert checkpoint.steps_in(places.scratch) == [30, 10]
+    assert not list(places.scratch.glob("*.corrupt")), "they would fill scratch"
     assert [step for step in (30, 20, 10) if places.store.exists(f"checkpoints/step-{step:09d}/manifest.json")] == [
         30,
         10,
     ]
+
+
+DAYS = {step: step * DAY_S for step in (10, 20, 30, 40)}
+
+
+@pytest.mark.parametrize(
+    ("retention", "gone"),
+    [
+        (Retention(2), [20, 10]),
+        (Retention(9), []),
+        (Retention(9, 20.0), [10]),
+        (Retention(9, 19.5), [20, 10]),
+        (Retention(9, 0.1), [20, 10]),
+        (Retention(3, 20.0), [10]),
+    ],
+)
+def test_the_newest_stay_unless_too_old_but_two_whatever_their_age(retention: Retention, gone: list[int]):
+    assert retention.outlived(DAYS) == gone
+    assert retention.outlived({}) == []
+
+
+def test_age_is_counted_in_both_places(places: Places):
+    for step in range(10, 60, 10):
+        publish(write(places.scratch, manifest(step), parts(step)), places.store)
+    now = time.time()
+    for step, age in ((10, 9), (20, 8), (30, 2), (40, 1)):
+        for path in (places.scratch, places.store.root / "checkpoints"):
+            for file in (path / f"step-{step:09d}", path / f"step-{step:09d}" / "manifest.json"):
+                os.utime(file, (now - age * DAY_S,) * 2)
+    prune(places.scratch, places.store, Retention(4, 7.0))
+    assert checkpoint.steps_in(places.scratch) == [50, 40, 30]
+    assert list(checkpoint.steps_in_store(places.store)) == [50, 40, 30]
+
+
+def test_what_was_resumed_from_stays_until_a_newer_one_stands(places: Places, monkeypatch):
+    """Newer ones that failed on their way to the store count for nothing (Lightning#17189)."""
+    places.save(10)
+    with monkeypatch.context() as context:
+        context.setattr(FileStore, "upload", lambda *_: None)
+        for step in (20, 30, 40):
+            with pytest.raises(CheckpointError):
+                places.save(step)
+    assert places.find(places.other).manifest.step == 10
+    places.save(50)
+    assert places.store.exists("checkpoints/step-000000010/manifest.json")
+    assert [step for step, files in checkpoint.steps_in_store(places.store).items() if "manifest.json" in files] == [
+        50,
+        10,
+    ]
+
+
+def test_what_a_killed_upload_left_is_forgotten(places: Places):
+    places.save(10)
+    left = places.store.root / "checkpoints/step-000000010/.part-1"
+    left.write_bytes(b"half")
+    places.save(20)
+    assert not left.exists()
 
 
 def test_publishing_again_changes_nothing(places: Places):

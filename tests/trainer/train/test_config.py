@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 
 from components import spec
+from trainer.node.nccl import OF_THE_NODE
 from trainer.train import config
 from trainer.train.errors import InvalidJob
 
@@ -26,14 +27,17 @@ def defaults(kind: type) -> dict[str, object]:
             found[item.name] = None if default is dataclasses.MISSING else default
     else:
         for name, item in kind.model_fields.items():
-            nested = item.default_factory is not None
+            nested = item.default_factory not in {None, dict}
             default = defaults(item.default_factory) if nested else item.default
             found[name] = None if default is PydanticUndefined else default
     return found
 
 
 def test_names_and_defaults_are_those_of_the_stack_file():
-    assert defaults(config.Job) == defaults(spec.Job)
+    """But for what the agent heeds and keeps from the trainer."""
+    told = {name: default for name, default in defaults(spec.Job).items() if name not in OF_THE_NODE}
+    assert defaults(config.Job) == told
+    assert set(OF_THE_NODE) < set(defaults(spec.Job))
 
 
 def test_every_field_given_is_kept():
@@ -54,6 +58,9 @@ BAD = [
     {"weight_decay": -0.1},
     {"clip": 0},
     {"precision": "fp8"},
+    {"sharding": "fsdp2"},
+    {"activation_checkpointing": 1},
+    {"compile": "yes"},
     {"stepz": 3},
     {"model": {"layers": 0}},
     {"model": {"width": 130}},
@@ -63,6 +70,7 @@ BAD = [
     {"checkpoint": {"every_steps": 0}},
     {"checkpoint": {"every_seconds": 0}},
     {"checkpoint": {"keep": 1}},
+    {"checkpoint": {"keep_days": -1}},
 ]
 
 

@@ -43,27 +43,44 @@ def same(first: Any, second: Any) -> bool:
 # --- One step
 
 
-@pytest.mark.parametrize(("world", "batch", "micro_batch"), [(2, 7, 3), (3, 7, 2), (3, 2, 1)])
-def test_uneven_shares_give_the_gradient_of_one_big_batch(ranks, tiny, tmp_path: Path, world, batch, micro_batch):
+@pytest.mark.parametrize(
+    ("world", "batch", "micro_batch", "more"),
+    [
+        (2, 7, 3, {}),
+        (3, 7, 2, {}),
+        (3, 2, 1, {}),
+        (2, 7, 1, {"sharding": "fsdp"}),
+        (3, 2, 1, {"sharding": "fsdp"}),
+        (2, 7, 3, {"activation_checkpointing": True}),
+        (2, 7, 3, {"activation_checkpointing": True, "sharding": "fsdp"}),
+    ],
+)
+def test_uneven_shares_give_the_gradient_of_one_big_batch(ranks, tiny, tmp_path: Path, world, batch, micro_batch, more):
     job = tiny | {"batch": batch, "micro_batch": batch, "clip": 1e9}
     values = {"path": str(tmp_path / "whole.pt"), "poison": False}
     (whole,) = ranks.run("gradients", 1, job, tmp_path, **values)
     values["path"] = str(tmp_path / "shared.pt")
-    shared = ranks.run("gradients", world, job | {"micro_batch": micro_batch}, tmp_path, **values)
+    shared = ranks.run("gradients", world, job | {"micro_batch": micro_batch} | more, tmp_path, **values)
     assert all(answer["loss"] == pytest.approx(whole["loss"], abs=1e-6) for answer in shared)
     pairs = zip(torch.load(tmp_path / "whole.pt"), torch.load(tmp_path / "shared.pt"), strict=True)
     assert all(torch.allclose(one, many, rtol=0, atol=1e-6) for one, many in pairs)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_a_gradient_that_is_no_number_on_one_rank_moves_no_rank(ranks, tiny, tmp_path: Path, precision: str):
-    job = tiny | {"precision": precision}
+@pytest.mark.parametrize(("precision", "sharding"), [("fp32", "ddp"), ("fp16", "ddp"), ("fp16", "fsdp")])
+def test_a_gradient_that_is_no_number_on_one_rank_moves_no_rank(ranks, tiny, tmp_path: Path, precision, sharding):
+    job = tiny | {"precision": precision, "sharding": sharding}
     poison = {0: {"path": str(tmp_path / "0"), "poison": False}, 1: {"path": str(tmp_path / "1"), "poison": True}}
     answers = ranks.run("gradients", 2, job, tmp_path, per_rank=poison)
     assert [answer["moved"] for answer in answers] == [False, False]
     assert answers[0]["scale"] == answers[1]["scale"] == (1.0 if precision == "fp32" else 32768.0)
     poison[1]["poison"] = False
     assert all(answer["moved"] for answer in ranks.run("gradients", 2, job, tmp_path, per_rank=poison))
+
+
+def test_a_run_whose_gradient_stays_no_number_ends_on_every_rank_with_the_reason(ranks, tiny, tmp_path: Path):
+    job = tiny | {"steps": 40, "learning_rate": 1e30, "clip": 1e30}
+    answers = ranks.run("train", 2, job, tmp_path, **NEVER)
+    assert all("DivergedError" in answer["error"] and "for 10 steps in a row" in answer["error"] for answer in answers)
 
 
 # --- A whole run
@@ -80,10 +97,19 @@ def test_loss_falls_on_real_text(ranks, tiny, tmp_path: Path):
     assert [line["tokens"] for line in steps] == [step * 16 * 32 for step in range(1, 61)]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_run_cut_twice_computes_bit_for_bit_what_an_uncut_one_does(ranks, tiny, tmp_path: Path, precision: str):
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"precision": "fp32"},
+        {"precision": "bf16"},
+        {"precision": "fp16"},
+        {"precision": "fp16", "sharding": "fsdp", "activation_checkpointing": True},
+        pytest.param({"compile": True, "sharding": "fsdp", "activation_checkpointing": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_cut_twice_computes_bit_for_bit_what_an_uncut_one_does(ranks, tiny, tmp_path: Path, how: dict[str, Any]):
     tiny["model"]["dropout"] = 0.1
-    job = tiny | {"precision": precision}
+    job = tiny | how
     assert ranks.run("train", 2, job, tmp_path / "uncut", **NEVER) == [{"code": 0}] * 2
     # Asked on one rank each time, so that the other only follows; the second cut comes one step after the resume.
     for rank, drain_at in ((1, 5), (0, 1)):
@@ -112,6 +138,21 @@ def test_another_world_size_computes_the_same_within_rounding(ranks, tiny, tmp_p
     assert losses_of(tmp_path / "cut") == pytest.approx(losses_of(tmp_path / "uncut"), abs=1e-5)
     cut, uncut = weights_of(tmp_path / "cut", 12)["model"], weights_of(tmp_path / "uncut", 12)["model"]
     assert all(torch.allclose(cut[name], uncut[name], rtol=0, atol=1e-4) for name in uncut)
+
+
+def test_a_sharded_run_goes_on_with_any_number_of_ranks_and_unsharded(ranks, tiny, tmp_path: Path):
+    """Its checkpoints are whole, like any other's: a run outgrows a GPU, or a fleet shrinks, in the midst of it."""
+    ranks.run("train", 2, tiny, tmp_path / "uncut", **NEVER)
+    ways = [(2, "fsdp", 3), (3, "fsdp", 3), (1, "ddp", 3), (2, "fsdp", None)]
+    for world, sharding, drain_at in ways:
+        ranks.run("train", world, tiny | {"sharding": sharding}, tmp_path / "cut", drain_at=drain_at)
+    assert [event["world"] for event in events_of(tmp_path / "cut", "resume")] == [3, 1, 2]
+    assert losses_of(tmp_path / "cut") == pytest.approx(losses_of(tmp_path / "uncut"), abs=1e-5)
+    cut, uncut = weights_of(tmp_path / "cut", 12), weights_of(tmp_path / "uncut", 12)
+    assert all(torch.allclose(cut["model"][name], uncut["model"][name], rtol=0, atol=1e-4) for name in uncut["model"])
+    moments = (weights["optimizer"]["optimizer"]["state"] for weights in (cut, uncut))
+    for one, other in zip(*(list(state.values()) for state in moments), strict=True):
+        assert all(torch.allclose(one[name], other[name], rtol=0, atol=1e-4) for name in ("exp_avg", "exp_avg_sq"))
 
 
 def test_ranks_agree_on_rank_zeros_checkpoint_whatever_lies_on_their_own_scratch(ranks, tiny, tmp_path: Path):

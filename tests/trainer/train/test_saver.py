@@ -10,6 +10,8 @@ from trainer.store import FileStore
 from trainer.train import checkpoint
 from trainer.train.checkpoint import Manifest
 from trainer.train.errors import CheckpointError
+from trainer.train.learner import copied
+from trainer.train.retention import Retention
 from trainer.train.saver import Saver
 
 pytestmark = pytest.mark.torch
@@ -23,20 +25,20 @@ def manifest(step: int) -> Manifest:
 
 @pytest.fixture
 def saver(tmp_path: Path) -> Saver:
-    return Saver(tmp_path / "scratch", str(tmp_path / "store"), keep=2)
+    return Saver(tmp_path / "scratch", str(tmp_path / "store"), Retention(2))
 
 
 def test_what_was_copied_is_saved_although_training_goes_on(saver: Saver, tmp_path: Path):
     weight = torch.ones(1000, requires_grad=True)
     state = {"model.pt": {"weight": weight, "step": 3, "groups": [{"lr": 0.1, "betas": (0.9, 0.95)}]}}
-    saver.save(manifest(1), state)
+    saver.save(manifest(1), copied(state), 1.5)
     with torch.no_grad():
         weight.zero_()
     assert saver.wait(10)
     (outcome,) = saver.outcomes()
     assert (outcome.step, outcome.key, outcome.error) == (1, "checkpoints/step-000000001/", "")
     assert outcome.size > 4000
-    assert outcome.stall_ms < 1000
+    assert outcome.stall_ms == 1.5
     saved = torch.load(tmp_path / "store" / outcome.key / "model.pt", weights_only=True)
     assert saved["weight"].sum() == 1000
     assert (saved["step"], saved["groups"]) == (3, [{"lr": 0.1, "betas": (0.9, 0.95)}])

@@ -1,0 +1,1 @@
+"""What `trainwright comply` found, in each of the forms in which it is asked for."""

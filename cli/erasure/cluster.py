@@ -1,0 +1,60 @@
+"""What has to be known of a cluster to erase something of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cli.erasure.scope import Cloud
+from cli.errors import Refused
+from cli.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster as its stack tells of it. `window_days`: how long a key of it waits to be gone."""
+
+    stack: str
+    local: bool
+    region: str
+    bucket: str
+    groups: tuple[str, ...]
+    run: str
+    data_key: str
+    evidence_key: str = ""
+    audit_bucket: str = ""
+    lustre: bool = False
+    window_days: int = 7
+
+    @staticmethod
+    def of(workspace: Workspace) -> Cluster:
+        """The stack's, as it is up; boto3 is led to its cloud. Raises `Refused`."""
+        outputs = workspace.outputs
+        spec = workspace.plan()[0].spec
+        if spec.cloud != "aws":
+            raise Refused(f"erase works on AWS; the store of {spec.cloud} is not there yet. Nothing was erased")
+        workspace.bucket()
+        return Cluster(
+            workspace.stack,
+            workspace.local,
+            spec.region,
+            str(outputs["bucket"]),
+            tuple(str(outputs[name]) for name in ("group", "dataGroup") if name in outputs),
+            str(outputs["run"]),
+            str(outputs["keyArn"]),
+            str(outputs.get("evidenceKeyArn", "")),
+            str(outputs.get("auditBucket", "")),
+            spec.storage.lustre is not None,
+            30 if spec.production else 7,
+        )
+
+
+def at_hand(stack: str, out: Path | None) -> tuple[Cluster, Cloud, Path]:
+    """The stack's cluster, its cloud, and where its certificate goes: a file whose name tells of no person."""
+    from cli.erasure.aws import Aws  # noqa: PLC0415  each cloud's is loaded for its own clusters only
+
+    workspace = Workspace(stack)
+    cluster = Cluster.of(workspace)
+    name = f"erasure-{stack}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+    return cluster, Aws(cluster.region), out or workspace.home / "erasures" / name

@@ -1,0 +1,130 @@
+"""What is refused or warned of storage tiers: the file system before the bucket, and the cold classes behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from components import layout
+from components.findings import Finding, Severity
+from components.plan import Plan
+from components.spec import Cold
+
+COLDER = ("glacier-ir", "glacier", "deep-archive")
+"""S3 moves objects down this list only (S3 user guide, "Transitioning objects using Amazon S3 Lifecycle")."""
+
+RESTORED = {"glacier", "deep-archive"}
+"""Classes from which nothing is read before it is restored, which takes hours (S3 user guide, "Understanding S3 Glacier
+storage classes")."""
+
+LEAST_DAYS = {"glacier-ir": 90, "glacier": 90, "deep-archive": 180}
+"""For which an object is paid for in a class, though it leaves earlier (S3 user guide, "Storage classes")."""
+
+SMALLEST_GIB = 1200
+STEP_GIB = 2400
+"""Sizes of PERSISTENT_2 file systems on SSDs: 1200, 2400, and steps of 2400 (FSx API, `StorageCapacity`)."""
+
+
+def live(plan: Plan) -> dict[str, str]:
+    """What nodes of this run read, by what its keys begin with."""
+    return {
+        layout.FLEET: "the fleet's sizes",
+        layout.BUNDLES: "the trainer",
+        layout.DATA: "what data nodes say of themselves",
+        f"{layout.DATASETS}{plan.spec.job.dataset}/": "the run's dataset",
+        f"{layout.RUNS}{plan.run.id}/": "the run's checkpoints and what its nodes agree through",
+    }
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether there are keys that begin with both."""
+    return one.startswith(other) or other.startswith(one)
+
+
+def frozen(plan: Plan) -> Iterator[Finding]:
+    """No rule freezes what a run needs: in Glacier it can't be read, and nodes would fail at boot or at a restart."""
+    for index, rule in enumerate(plan.spec.storage.cold):
+        path = f"storage.cold.{index}"
+        needed = [what for prefix, what in live(plan).items() if overlap(rule.prefix, prefix)]
+        if not rule.prefix.startswith((layout.DATASETS, layout.RUNS)):
+            yield Finding(
+                f"{path}.prefix",
+                f"'{rule.prefix}' holds {' and '.join(needed)}" if needed else f"nothing lies below '{rule.prefix}'",
+                f"Name a prefix below {layout.DATASETS} or {layout.RUNS}",
+            )
+        elif needed and rule.class_ in RESTORED:
+            yield Finding(
+                f"{path}.prefix",
+                f"'{rule.prefix}' holds {' and '.join(needed)}, which can't be read from {rule.class_}",
+                f"Name what no run needs any more, such as {layout.RUNS}{plan.spec.job.name}-0a1b2c3d/ of a run that "
+                "has ended, or set class to glacier-ir, which is read at once",
+            )
+        elif needed:
+            yield Finding(
+                f"{path}.prefix",
+                f"'{rule.prefix}' holds {' and '.join(needed)}; each read from {rule.class_} is charged by size",
+                "Name what is rarely read",
+                Severity.WARNING,
+            )
+
+
+def ordered(plan: Plan) -> Iterator[Finding]:
+    """Rules that meet go from a class to a colder one, later; and not before the first has been paid for anyway."""
+    rules = enumerate(plan.spec.storage.cold)
+    for (early, first), (late, then) in combinations(sorted(rules, key=lambda rule: rule[1].after_days), 2):
+        if not overlap(first.prefix, then.prefix):
+            continue
+        path, days = f"storage.cold.{late}", then.after_days - first.after_days
+        if COLDER.index(then.class_) <= COLDER.index(first.class_) or not days:
+            yield Finding(
+                path,
+                f"moves to {then.class_} after {then.after_days} days what storage.cold.{early} has moved to "
+                f"{first.class_} after {first.after_days}; S3 moves objects to colder classes only, one after another",
+                "Give the colder class more days, or take one of the two away",
+            )
+        elif days < (least := LEAST_DAYS[first.class_]):
+            yield Finding(
+                f"{path}.after_days",
+                f"objects leave {first.class_} after {days} days, but are paid for there for {least}",
+                f"Raise it to {first.after_days + least}, or take storage.cold.{early} away",
+                Severity.WARNING,
+            )
+
+
+def warm(plan: Plan) -> Iterator[Finding]:
+    """The file system has a size that FSx makes, and lies in the one zone that nodes are in."""
+    spec, lustre = plan.spec, plan.spec.storage.lustre
+    if lustre is None:
+        return
+    size = lustre.size_gib
+    if size != SMALLEST_GIB and size % STEP_GIB:
+        below = size // STEP_GIB * STEP_GIB or SMALLEST_GIB
+        yield Finding(
+            "storage.lustre.size_gib",
+            f"there is no file system of {size:,} GiB",
+            f"Choose {below} or {(size // STEP_GIB + 1) * STEP_GIB}",
+        )
+    if len(plan.subnets) > 1:
+        yield Finding(
+            "storage.lustre",
+            f"a file system lies in one zone, but nodes would be spread over {len(plan.subnets)}",
+            "Name one zone in network.zones, or take storage.lustre away",
+        )
+    if spec.security.tls != "1.2":
+        yield Finding(
+            "security.tls",
+            f"no document says that FSx reads the bucket over TLS {spec.security.tls}, as it then must",
+            "Set it to 1.2 if the file system's data repository association turns out misconfigured",
+            Severity.WARNING,
+        )
+
+
+TIER_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (frozen, ordered, warm)
+
+
+def transitions(rules: tuple[Cold, ...]) -> dict[str, list[Cold]]:
+    """The rules by their prefix, each prefix's in the order in which they come to hold."""
+    by_prefix: dict[str, list[Cold]] = {}
+    for rule in sorted(rules, key=lambda rule: rule.after_days):
+        by_prefix.setdefault(rule.prefix, []).append(rule)
+    return by_prefix

@@ -1,0 +1,202 @@
+"""Storage tiers: nothing that a run needs is frozen, rules go one way, and a file system is one that FSx makes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.checks import review
+from components.cost import cost
+from components.findings import Invalid, Severity
+from components.plan import decide
+from components.spec import parse
+from components.tiers import RESTORED, live, overlap
+
+ENDED = "runs/gpt-0a1b2c3d/"
+
+
+def _cold(*rules):
+    return {
+        "storage.cold": [{"prefix": prefix, "after_days": days, "class": kind} for prefix, days, kind in rules],
+    }
+
+
+def _judged(stack, changes):
+    """The warnings about a stack, and the errors that refuse it."""
+    try:
+        return review("c1", parse(stack(changes)))[1], []
+    except Invalid as invalid:
+        return [], invalid.findings
+
+
+def _refused(stack, changes):
+    _, errors = _judged(stack, changes)
+    return [str(error) for error in errors]
+
+
+def _warned(stack, changes):
+    warnings, errors = _judged(stack, changes)
+    assert not errors
+    assert all(warning.severity is Severity.WARNING for warning in warnings)
+    return [str(warning) for warning in warnings]
+
+
+@pytest.mark.parametrize("kind", sorted(RESTORED))
+@pytest.mark.parametrize("prefix", ["runs/", "runs/gpt", "run", "r", "datasets/", "datasets/te", "datasets/text/"])
+def test_what_the_run_reads_is_never_frozen(stack, prefix, kind):
+    """A node would find its checkpoint or its dataset in Glacier and fail, hours from a restore."""
+    (line,) = _refused(stack, _cold((prefix, 30, kind)))
+    assert line.startswith(f"storage.cold.0.prefix: '{prefix}' holds ")
+
+
+def test_a_runs_own_control_and_checkpoints_are_what_the_run_reads(stack):
+    run = decide("c1", parse(stack())).run.id
+    for inside in ("", "/", "/control/", "/checkpoints/", "/checkpoints/step-000000050/"):
+        (line,) = _refused(stack, _cold((f"runs/{run}{inside}", 30, "deep-archive")))
+        assert line == (
+            f"storage.cold.0.prefix: 'runs/{run}{inside}' holds the run's checkpoints and what its nodes agree "
+            "through, which can't be read from deep-archive. Name what no run needs any more, such as "
+            "runs/gpt-0a1b2c3d/ of a run that has ended, or set class to glacier-ir, which is read at once"
+        )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "what"),
+    [
+        ("bundles/", "the trainer"),
+        ("b", "the trainer"),
+        ("fleet.json", "the fleet's sizes"),
+        ("f", "the fleet's sizes"),
+        ("data/nodes/", "what data nodes say of themselves"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["glacier-ir", "glacier"])
+def test_what_every_boot_reads_stays_where_it_is(stack, prefix, what, kind):
+    (line,) = _refused(stack, _cold((prefix, 30, kind)))
+    assert line == f"storage.cold.0.prefix: '{prefix}' holds {what}. Name a prefix below datasets/ or runs/"
+
+
+@pytest.mark.parametrize("prefix", ["checkpoints/", "/runs/"])
+def test_a_prefix_that_holds_nothing_is_a_slip(stack, prefix):
+    assert _refused(stack, _cold((prefix, 30, "glacier"))) == [
+        f"storage.cold.0.prefix: nothing lies below '{prefix}'. Name a prefix below datasets/ or runs/"
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "runs/*/logs/", "runs/ü/"])
+def test_a_prefix_is_plain(stack, prefix):
+    """S3 takes `*` for itself; an empty prefix is the whole bucket."""
+    with pytest.raises(Invalid, match=r"storage\.cold\.0\.prefix: .* is not of the right form"):
+        parse(stack(_cold((prefix, 30, "glacier"))))
+
+
+def test_ended_runs_and_other_datasets_may_freeze(stack):
+    rules = (ENDED, 30, "glacier"), (ENDED, 120, "deep-archive"), ("datasets/older/", 1, "deep-archive")
+    assert _warned(stack, _cold(*rules)) == []
+
+
+def test_glacier_instant_retrieval_freezes_nothing_but_charges_for_reading(stack):
+    (line,) = _warned(stack, _cold(("runs/", 30, "glacier-ir")))
+    assert line == (
+        "storage.cold.0.prefix: 'runs/' holds the run's checkpoints and what its nodes agree through; each read from "
+        "glacier-ir is charged by size. Name what is rarely read"
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ((ENDED, 30, "deep-archive"), (ENDED, 300, "glacier")),
+        ((ENDED, 30, "glacier"), (f"{ENDED}checkpoints/", 300, "glacier-ir")),
+        ((ENDED, 30, "glacier"), (ENDED, 30, "deep-archive")),
+        ((ENDED, 30, "glacier"), (ENDED, 300, "glacier")),
+    ],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_objects_move_to_colder_classes_only_and_later(stack, first, then, swapped):
+    rules = (then, first) if swapped else (first, then)
+    (line,) = _refused(stack, _cold(*rules))
+    assert "S3 moves objects to colder classes only, one after another. Give the colder class more days" in line
+
+
+def test_rules_that_never_meet_may_be_as_they_like(stack):
+    assert _warned(stack, _cold((ENDED, 30, "deep-archive"), ("runs/other-0a1b2c3d/", 30, "glacier"))) == []
+
+
+def test_a_class_that_is_left_before_it_is_paid_off_is_warned_of(stack):
+    rules = (ENDED, 30, "glacier-ir"), (ENDED, 60, "deep-archive")
+    assert _warned(stack, _cold(*rules)) == [
+        "storage.cold.1.after_days: objects leave glacier-ir after 30 days, but are paid for there for 90. Raise it to "
+        "120, or take storage.cold.0 away"
+    ]
+    assert _warned(stack, _cold(rules[0], (ENDED, 120, "deep-archive"))) == []
+
+
+KEYS = ["fleet.json", "bundles/x.tar", "datasets/text/index.json", "datasets/text/shard-00000.bin"]
+
+
+@given(prefix=st.text("abdefglnrsutx/.-0123456789", max_size=20), key=st.sampled_from([*KEYS, "runs/{run}/control/a"]))
+def test_no_rule_that_is_let_through_matches_what_a_run_reads(prefix, key):
+    plan = decide("c1", parse(VALUES))
+    key = key.format(run=plan.run.id)
+    if key.startswith(prefix):
+        assert any(overlap(prefix, needed) for needed in live(plan))
+
+
+VALUES = {
+    "region": "us-west-2",
+    "network": {"zones": ["us-west-2a"]},
+    "nodes": {"type": "m6a.large", "image": "ami-0123456789abcdef0"},
+    "job": {"name": "gpt", "dataset": "text"},
+}
+
+
+@pytest.mark.parametrize("size", [1200, 2400, 4800, 7200, 48_000])
+def test_sizes_that_fsx_makes_pass(stack, size):
+    assert _warned(stack, {"storage.lustre": {"size_gib": size}}) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "choose"),
+    [(1201, "1200 or 2400"), (3600, "2400 or 4800"), (2399, "1200 or 2400"), (10_000, "9600 or 12000")],
+)
+def test_other_sizes_are_refused_with_those_beside_them(stack, size, choose):
+    assert _refused(stack, {"storage.lustre": {"size_gib": size}}) == [
+        f"storage.lustre.size_gib: there is no file system of {size:,} GiB. Choose {choose}"
+    ]
+
+
+def test_a_size_below_the_least_and_a_throughput_that_is_not_sold_are_refused(stack):
+    with pytest.raises(Invalid) as raised:
+        parse(stack({"storage.lustre": {"size_gib": 100, "throughput": 200}}))
+    assert str(raised.value).splitlines() == [
+        "storage.lustre.size_gib: must be at least 1200, not 100",
+        "storage.lustre.throughput: '200' is not one of 125, 250, 500 or 1000",
+    ]
+
+
+def test_a_file_system_lies_in_one_zone_and_so_do_its_nodes(stack):
+    (line,) = _refused(stack, {"storage.lustre": {}, "network.zones": ["us-west-2a", "us-west-2b"]})
+    assert line.startswith("storage.lustre: a file system lies in one zone, but nodes would be spread over 2. Name one")
+
+
+@pytest.mark.parametrize("egress", ["bucket", "endpoints", "nat"])
+def test_the_file_system_needs_no_way_out(stack, egress):
+    assert _warned(stack, {"storage.lustre": {}, "network.egress": egress}) == []
+
+
+def test_that_fsx_may_not_speak_the_newest_tls_is_said(stack):
+    (line,) = _warned(stack, {"storage.lustre": {}, "security.tls": "1.3"})
+    assert line.startswith("security.tls: no document says that FSx reads the bucket over TLS 1.3")
+    assert _warned(stack, {"security.tls": "1.3"}) == []
+
+
+def test_all_that_is_wrong_with_tiers_comes_in_one_run(stack):
+    changes = {**_cold(("runs/", 1, "glacier"), ("bundles/", 1, "glacier")), "storage.lustre": {"size_gib": 1300}}
+    paths = [line.split(": ")[0] for line in _refused(stack, changes)]
+    assert paths == ["storage.cold.0.prefix", "storage.cold.1.prefix", "storage.lustre.size_gib"]
+
+
+def test_what_a_file_system_costs_is_named_as_not_counted(stack):
+    plan, _ = review("c1", parse(stack({"storage.lustre": {"size_gib": 4800, "throughput": 250}})))
+    assert any("4,800 GiB at 250 MB/s for each TiB" in unknown for unknown in cost(plan).unknown)
+    assert not any("Lustre" in unknown for unknown in cost(review("c1", parse(stack()))[0]).unknown)

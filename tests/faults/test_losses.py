@@ -1,0 +1,101 @@
+"""Processes and nodes that die, freeze, come and go: the others go on, and compute what they would have computed.
+
+One fleet goes from fault to fault. Facts: trainer.md, section 2, rows 1, 2, 3, 8.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.faults.pair import Pair, members, same_again
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def shared(make_fleet):
+    made = Pair(lambda: make_fleet(job={"checkpoint": {"every_steps": 20}}))
+    yield made
+    made.fleet.close()
+
+
+@pytest.fixture
+def pair(shared):
+    shared.before = shared.ready()
+    yield shared
+    same_again(shared.fleet.steps())
+
+
+def test_a_killed_worker_starts_again_with_its_peers(pair):
+    leader, other = members(pair.before)
+    pair.fleet.nodes[other].signal(signal.SIGKILL, "trainer.train")
+    after = pair.fleet.trains(leader, other, after=pair.before.number)
+    assert after.why == f"{other}: rank 1 was killed by SIGKILL"
+    assert after.number == pair.before.number + 1, "peers that lost it made a generation of their own"
+    assert after.tally.losses == 0
+
+
+def test_a_killed_agent_takes_its_workers_along_and_comes_back_as_itself(pair, wait_gone):
+    """A service is started anew by systemd; orphans would train on beside the next generation (facts, section 3)."""
+    leader, other = members(pair.before)
+    workers = pair.fleet.nodes[other].processes("trainer.train")
+    assert workers
+    pair.fleet.nodes[other].signal(signal.SIGKILL, "trainer.node")
+    wait_gone(workers)
+    pair.fleet.start(other)
+    after = pair.fleet.trains(leader, other, after=pair.before.number)
+    assert pair.fleet.generations()[pair.before.number + 1].why == f"{other}: lost"
+    assert after.number <= pair.before.number + 2
+
+
+def test_the_leaders_node_dies_and_the_next_one_leads(pair):
+    leader, other = members(pair.before)
+    pair.fleet.nodes[leader].signal(signal.SIGKILL)
+    after = pair.fleet.trains(other, after=pair.before.number)
+    assert (after.why, after.number) == (f"{leader}: lost", pair.before.number + 1)
+    assert after.address != pair.before.address, "the address where workers meet is gone with the node"
+    assert (after.tally.losses, after.tally.fruitless) == (1, 0)
+    resumed = pair.fleet.events("resume", after.number)[0]["step"]
+    assert resumed % 20 == 0
+    assert resumed >= after.step
+
+
+def test_a_frozen_node_is_left_behind_and_taken_back_when_it_thaws(pair):
+    """Its connections stay open: nothing but its silence tells (pytorch#111646)."""
+    leader, other = members(pair.before)
+    pair.fleet.nodes[other].signal(signal.SIGSTOP)
+    try:
+        after = pair.fleet.trains(leader, after=pair.before.number)
+        assert after.why == f"{other}: lost"
+    finally:
+        pair.fleet.nodes[other].signal(signal.SIGCONT)
+    again = pair.fleet.trains(leader, other, after=after.number)
+    assert pair.fleet.generations()[after.number + 1].graceful
+    assert again.tally.fruitless == 0
+
+
+def test_two_nodes_at_once_and_the_third_goes_on(pair):
+    first, second = members(pair.before)
+    third = pair.add()
+    three = pair.fleet.trains(first, second, third, after=pair.before.number)
+    for name in (first, second):
+        pair.fleet.nodes[name].signal(signal.SIGKILL)
+    after = pair.fleet.trains(third, after=three.number)
+    assert after.why.endswith(": lost")
+
+
+def test_a_node_comes_and_another_leaves_on_request(pair):
+    """Late joins kill torchrun's jobs (facts, section 3)."""
+    first, second = members(pair.before)
+    third = pair.add()
+    three = pair.fleet.trains(first, second, third, after=pair.before.number)
+    assert (three.why, three.graceful) == (f"{third}: joined", True)
+    resumed = pair.fleet.events("resume", three.number)[0]["step"]
+    assert resumed == pair.fleet.steps(pair.before.number)[-1]["step"], "a step was lost although all could save"
+    pair.fleet.nodes[second].signal(signal.SIGTERM, "trainer.node")
+    two = pair.fleet.trains(first, third, after=three.number)
+    assert two.graceful
+    assert "drained" in two.why
+    assert "was asked to leave" in pair.fleet.nodes[second].log()

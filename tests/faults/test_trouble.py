@@ -1,0 +1,187 @@
+"""Notices, a store that is away, disks that fill, files that rot, clocks that differ, ranks that hang: nodes stay.
+
+One fleet goes from fault to fault; the clock of every other node is a quarter of an hour ahead all the while, and
+collectives give up after seconds instead of a minute. Facts: trainer.md, section 2, rows 4, 7, 13, 15, 20.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from emulator import processes
+from tests.faults.pair import Pair, members, same_again
+from tests.project import wait_for
+from trainer.node.membership import DEAD_AFTER_S
+from trainer.train.checkpoint import steps_in
+
+pytestmark = pytest.mark.torch
+
+AHEAD_S = 900
+
+SKEWED = f"""
+import os, time
+if ord(os.environ["TRAINWRIGHT_ROOT"][-1]) % 2 == 0:
+    read = time.time
+    time.time = lambda: read() + {AHEAD_S}
+"""
+
+TRAINER = """
+import errno
+from pathlib import Path
+import trainer.train.checkpoint as checkpoint
+import trainer.train.group as group
+
+group.WORK_S = 4
+whole = checkpoint._write_part
+
+def cut(path, content):
+    if Path(os.environ["TRAINWRIGHT_ROOT"], "full").exists():
+        path.write_bytes(b"what still fitted")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return whole(path, content)
+
+checkpoint._write_part = cut
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(make_fleet):
+    job = {"checkpoint": {"every_steps": 20}}
+    made = Pair(lambda: make_fleet(job=job, patches={"node": SKEWED, "train": SKEWED + TRAINER}))
+    yield made
+    made.fleet.close()
+
+
+@pytest.fixture
+def pair(shared):
+    shared.before = shared.ready()
+    yield shared
+    same_again(shared.fleet.steps())
+
+
+def goes_on(pair, steps=20, limit_s=120):
+    """The same generation takes so many more steps."""
+    number = pair.before.number
+    last = pair.fleet.steps(number)[-1]["step"]
+    wait_for("more steps", lambda: pair.fleet.steps(number)[-1]["step"] >= last + steps, limit_s)
+    assert max(pair.fleet.generations()) == number
+
+
+def test_on_notice_a_node_hands_over_before_the_deadline(pair):
+    leader, other = members(pair.before)
+    pair.fleet.notice(leader, "spot", 120)
+    noticed = time.time()
+    after = pair.fleet.trains(other, after=pair.before.number)
+    assert time.time() < noticed + 110, "the node would be gone"
+    assert after.graceful
+    assert "drained" in after.why
+    drained = pair.fleet.events("drain", pair.before.number)[0]["step"]
+    assert pair.fleet.events("resume", after.number)[0]["step"] == drained, "a step was lost although there was time"
+    assert "draining: the cloud takes this node away at " in pair.fleet.nodes[leader].log()
+    pair.fleet.nodes[leader].signal(signal.SIGKILL)  # as the cloud does at last
+    assert after.tally.losses == 0
+
+
+def test_nodes_whose_clocks_differ_stay_together_and_a_store_that_is_away_costs_no_step(pair):
+    """torch's own rendezvous evicts nodes whose clocks differ by 15 s; and nobody is dead because nobody can look.
+
+    Nor does the cloud's advice to leave a node stop anyone: its group ends it once there is another.
+    """
+    advised = pair.fleet.nodes[pair.names[0]]
+    pair.fleet.notice(advised.name, "rebalance", 0)
+    away(pair, DEAD_AFTER_S + 3)
+    assert "the cloud may take this node away soon" in advised.log()
+    clocks = {name: _clock(pair.fleet.nodes[name]) for name in members(pair.before)}
+    assert AHEAD_S - 60 < abs(clocks[pair.names[0]] - clocks[pair.names[1]]) < AHEAD_S + 60
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_for_a_minute_costs_no_step(pair):
+    away(pair, 60)
+
+
+def away(pair, seconds):
+    fleet = pair.fleet
+    fleet.gate.shut = True
+    try:
+        goes_on(pair)
+        time.sleep(seconds)
+        goes_on(pair)
+    finally:
+        fleet.gate.shut = False
+    fleet.gate.delay_s = 0.1
+    try:
+        begun = fleet.steps(pair.before.number)[-1]["step"]
+        fleet.saved(beyond=begun)  # uploads, slowly
+        goes_on(pair)
+    finally:
+        fleet.gate.delay_s = 0.0
+
+
+def _clock(node):
+    """The first time of day in a node's log, in seconds."""
+    hours, minutes, seconds = node.log().split(" ", 1)[0].split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+def test_a_full_scratch_fails_the_save_and_not_the_run(pair):
+    leader = members(pair.before)[0]
+    node, number = pair.fleet.nodes[leader], pair.before.number
+    standing = pair.fleet.checkpoints()
+    (node.root / "full").touch()
+    try:
+        failed = wait_for("a save fails for want of space", lambda: _out_of_space(pair.fleet, number))
+        goes_on(pair)
+        assert standing[-1] in pair.fleet.checkpoints(), "what stood before must go on standing"
+        scratch = next(node.root.glob("mnt/scratch/runs/*/checkpoints"))
+        assert steps_in(scratch), "and on scratch"
+    finally:
+        (node.root / "full").unlink()
+    pair.fleet.saved(beyond=failed[0]["step"])
+    goes_on(pair)
+
+
+def _out_of_space(fleet, number):
+    return [one for one in fleet.events("checkpoint-failed", number) if "No space left on device" in one["error"]]
+
+
+@pytest.mark.parametrize("damage", ["cut short", "altered"])
+def test_a_damaged_newest_checkpoint_is_set_aside_for_the_one_before(pair, damage):
+    leader, other = members(pair.before)
+    fleet = pair.fleet
+    wait_for("two checkpoints", lambda: len(fleet.checkpoints()) > 1)
+    for name in (leader, other):
+        fleet.nodes[name].signal(signal.SIGSTOP, "trainer.node")  # no new generation until the damage is done
+    for name in (other, leader):
+        fleet.nodes[name].signal(signal.SIGKILL, "trainer.train")
+    wait_for("the workers' end", lambda: not any(_workers(fleet, name) for name in (leader, other)))
+    scratch = next(fleet.nodes[leader].root.glob("mnt/scratch/runs/*/checkpoints"))
+    newest = max(*fleet.checkpoints(), *steps_in(scratch))
+    part = f"step-{newest:09d}/model.pt"
+    content = (scratch / part).read_bytes()
+    bad = content[:-1] if damage == "cut short" else content[:-1] + bytes([content[-1] ^ 1])
+    (scratch / part).write_bytes(bad)
+    fleet.store.put(f"checkpoints/{part}", bad)
+    for name in (leader, other):
+        fleet.nodes[name].signal(signal.SIGCONT, "trainer.node")
+    after = fleet.trains(leader, other, after=pair.before.number)
+    assert fleet.events("resume", after.number)[0]["step"] < newest
+    assert (scratch / f"step-{newest:09d}.corrupt").is_dir()
+    assert "set aside" in fleet.nodes[leader].log(f"{after.number:06d}-rank0")
+
+
+def _workers(fleet, name):
+    return [pid for pid in fleet.nodes[name].processes("trainer.train") if processes.started(pid) is not None]
+
+
+def test_a_rank_that_hangs_is_named_and_the_run_goes_on(pair):
+    """Its node beats on; its peers wait in a collective (pytorch#118369)."""
+    leader, other = members(pair.before)
+    pair.fleet.nodes[other].signal(signal.SIGSTOP, "trainer.train")
+    after = pair.fleet.trains(leader, other, after=pair.before.number)
+    assert after.number == pair.before.number + 1
+    assert after.why.startswith(f"{other}: its peers waited in vain: rank 1 hangs in step ")
+    assert after.tally.blamed == {other: 1}

@@ -1,0 +1,89 @@
+"""The pack in the real engine, over the stand-ins: it refuses what breaks a control, and settings that can't be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policies import pack
+from tools import environment, pulumi_cli
+
+pytestmark = pytest.mark.engine
+
+PACK = Path(pack.__file__).parent
+
+PROJECT = f"""
+name: mine
+runtime: {{name: python, options: {{virtualenv: {sys.prefix}}}}}
+"""
+
+PROGRAM = """
+import json
+import pulumi_aws as aws
+
+aws.ebs.Volume("scratch", availability_zone="us-west-2b", size=1, encrypted=False, kms_key_id="k")
+bucket = aws.s3.Bucket("shared")
+policy = {"Statement": {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "*"}}
+aws.s3.BucketPolicy("shared", bucket=bucket.id, policy=json.dumps(policy))
+"""
+
+SETTINGS = """
+config:
+  aws:region: us-west-2
+  policies:severity: high
+  policies:levels: {ENC-DISK-01: advisory}
+  policies:exemptions:
+    - {control: STO-PUBLIC-01, resource: shared, owner: me@example.com, reason: public, expires: 2999-01-01}
+"""
+
+
+@pytest.fixture
+def preview(tmp_path):
+    """Preview the program under the pack, with a stack's file; the exit code and all that was said."""
+    home, folder = tmp_path / "home", tmp_path / "project"
+    folder.mkdir()
+    cli = pulumi_cli.present()
+    environment.prepare(home, cli)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PULUMI_"))}
+    variables = {**ours, **environment.embedded(home, cli)}
+    (folder / "Pulumi.yaml").write_text(PROJECT)
+    (folder / "__main__.py").write_text(PROGRAM)
+
+    def run(stack_file: str) -> tuple[int, str]:
+        (folder / "Pulumi.test.yaml").write_text(stack_file)
+        options = ["--stack", "test", "--non-interactive", "--color", "never"]
+        said = ""
+        for command in (["stack", "select", "--create"], ["preview", "--policy-pack", str(PACK)]):
+            done = subprocess.run(
+                ["pulumi", *command, *options],
+                cwd=folder,
+                env=variables,
+                text=True,
+                capture_output=True,
+                timeout=120,
+                check=False,
+            )
+            said += done.stdout + done.stderr
+        return done.returncode, said
+
+    return run
+
+
+def test_a_broken_program_is_refused_in_the_controls_words_by_the_stacks_settings(preview):
+    code, said = preview(SETTINGS)
+    assert code != 0
+    assert "[advisory]" in said
+    words = " ".join(said.split())
+    assert "ENC-DISK-01 fail: scratch: encrypted: false, but must be true. Set `encrypted`" in words
+    assert "STO-PUBLIC-03 fail: shared: shared.policy: a statement lets everybody in" in words
+    assert "STO-PUBLIC-01 fail" not in words, "an exemption that holds was not heard of"
+    assert "STO-VERSION-01 fail" not in words, "less severe than was asked for"
+
+
+def test_settings_that_cannot_be_meant_are_refused_in_words(preview):
+    code, said = preview("config:\n  aws:region: us-west-2\n  policies:severity: severe\n")
+    assert code != 0
+    assert "policies:severity: Input should be 'low', 'medium', 'high' or 'critical'" in said
+    assert "Traceback" not in said

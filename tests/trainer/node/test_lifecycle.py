@@ -1,0 +1,146 @@
+"""What a node notices of its own end, and what it tells its group."""
+
+import threading
+
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError
+
+from trainer.node import lifecycle
+from trainer.node.lifecycle import Lifecycle
+
+
+class Metadata:
+    when, ends, risk = None, False, None
+
+    def interruption(self):
+        return self.when
+
+    def terminating(self):
+        return self.ends
+
+    def at_risk(self):
+        return self.risk
+
+
+class AutoScaling:
+    """Answers, or raises what `trouble` holds, first things first."""
+
+    def __init__(self):
+        self.told, self.trouble = [], []
+
+    def describe_auto_scaling_instances(self, InstanceIds):
+        return {"AutoScalingInstances": [{"InstanceId": InstanceIds[0], "AutoScalingGroupName": "c1-nodes-1a2b3c4"}]}
+
+    def complete_lifecycle_action(self, **told):
+        if self.trouble:
+            raise self.trouble.pop(0)
+        self.told.append(told)
+
+
+@pytest.fixture
+def api(monkeypatch):
+    api = AutoScaling()
+    monkeypatch.setattr(lifecycle.boto3, "client", lambda service, **_: api)
+    return api
+
+
+@pytest.fixture
+def node(api):
+    return Lifecycle(Metadata(), "i-1", "us-west-2", "drain")
+
+
+def test_what_takes_a_node_away_is_said_in_words(node):
+    assert node.notice() is None
+    node.metadata.ends = True
+    assert node.notice() == "its group ends this node"
+    node.metadata.when = "2026-01-01T00:02:00Z"
+    assert node.notice() == "the cloud takes this node away at 2026-01-01T00:02:00Z"
+
+
+def test_advice_alone_stops_no_work_and_is_said_once(node, capsys):
+    """Most nodes that are advised of are never taken, and the group ends one only once another has come."""
+    node.metadata.risk = "2026-01-01T00:00:00Z"
+    assert [node.notice() for _ in range(3)] == [None] * 3
+    assert capsys.readouterr().out.count("may take this node away soon (as of 2026-01-01T00:00:00Z)") == 1
+
+
+def test_a_group_that_waits_is_told_once(node, api):
+    node.metadata.ends = True
+    for _ in range(3):
+        node.settle()
+        node.close()
+    assert api.told == [
+        {
+            "LifecycleHookName": "drain",
+            "AutoScalingGroupName": "c1-nodes-1a2b3c4",
+            "LifecycleActionResult": "CONTINUE",
+            "InstanceId": "i-1",
+        }
+    ]
+
+
+def test_a_group_that_is_slow_to_answer_is_asked_once_at_a_time(node, api, monkeypatch):
+    node.metadata.ends = True
+    answered, asked = threading.Event(), []
+
+    def describe(InstanceIds):
+        asked.append(InstanceIds)
+        assert answered.wait(10)
+        return {"AutoScalingInstances": []}
+
+    monkeypatch.setattr(api, "describe_auto_scaling_instances", describe)
+    for _ in range(3):
+        node.settle()
+    answered.set()
+    node._saying.join(10)
+    assert asked == [["i-1"]]
+
+
+def test_a_group_that_does_not_end_the_node_is_told_nothing(node, api):
+    node.settle()
+    node.close()
+    assert api.told == []
+
+
+def test_nobody_is_asked_where_no_hook_can_be_reached(api):
+    """Without a way out of the VPC, each call would wait for an answer that can't come."""
+    node = Lifecycle(Metadata(), "i-1", "us-west-2", "")
+    node.metadata.ends = True
+    node.settle()
+    node.close()
+    assert api.told == []
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ClientError({"Error": {"Code": "ValidationError", "Message": "No active Lifecycle Action found"}}, "Complete"),
+        ConnectTimeoutError(endpoint_url="https://autoscaling"),
+    ],
+    ids=["too early", "no way"],
+)
+def test_a_group_that_does_not_listen_yet_is_told_again(node, api, trouble, capsys, wait_for):
+    node.metadata.ends = True
+    api.trouble = [trouble]
+    node.settle()
+    wait_for("the refusal", lambda: not api.trouble)
+    node.close()
+    node.close()
+    assert len(api.told) == 1
+    assert "can't be told yet" in capsys.readouterr().out
+
+
+def test_a_node_whose_run_has_ended_keeps_its_group_waiting_no_longer(node, api, monkeypatch):
+    """Each of a fleet that rests would be paid for until the hook's time is over."""
+    monkeypatch.setattr(lifecycle, "ATTENDING_S", 0.02)
+    threading.Timer(0.1, lambda: setattr(node.metadata, "ends", True)).start()
+    node.attend(0.5)
+    assert len(api.told) == 1
+
+
+def test_metadata_that_does_not_answer_does_not_keep_an_agent_from_its_end(node, monkeypatch):
+    def refuse():
+        raise OSError("refused")
+
+    monkeypatch.setattr(node.metadata, "terminating", refuse, raising=False)
+    node.close()

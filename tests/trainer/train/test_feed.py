@@ -1,0 +1,75 @@
+"""What the ranks are fed: together, each step's samples in the run's order, whatever number of ranks each step has."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.torch
+
+CONTEXT = 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 100 samples in two shards, each of which begins with its own number."""
+    from trainer.pack import pack
+
+    place = tmp_path_factory.mktemp("numbered")
+    text = b"".join(bytes([number + 1] * CONTEXT) for number in range(100))
+    (place / "text.txt").write_bytes(text + b"z")
+    pack([place / "text.txt"], place / "data", "numbered", shard_tokens=60 * CONTEXT + 1)
+    return place / "data"
+
+
+def fed(folder: Path, position: int, world: int, job, steps: int) -> list[list[int]]:
+    """By step, the first token of each sample that counts, in the order of ranks and micro-steps."""
+    import torch
+
+    from trainer.train.feed import Feed
+    from trainer.train.group import Group
+    from trainer.train.model import IGNORED
+    from trainer.train.tokens import Tokens
+
+    tokens = Tokens(folder, CONTEXT)
+    feeds = [Feed(tokens, job, Group(rank, world, torch.device("cpu"), None)) for rank in range(world)]
+    result = []
+    for step in range(steps):
+        micro_steps = [feed.take(position + step * job.batch) for feed in feeds]
+        assert len({len(each) for each in micro_steps}) == 1
+        firsts = [
+            int(row[0])
+            for each in micro_steps
+            for rows, targets in each
+            for row, target in zip(rows, targets, strict=True)
+            if (target != IGNORED).all()
+        ]
+        result.append(firsts)
+    return result
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    st.integers(1, 12),
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=3),
+    st.integers(0, 2**40),
+)
+def test_a_run_cut_anywhere_and_gone_on_with_other_ranks_consumes_each_sample_once(folder, batch, micro, legs, seed):
+    """facts trainer.md 2, #8: resumed runs repeated or skipped samples."""
+    from trainer.train.config import Job, Model
+    from trainer.train.order import samples_at
+    from trainer.train.tokens import Tokens
+
+    job = Job(name="a", dataset="numbered", batch=batch, micro_batch=micro, seed=seed, model=Model(context=CONTEXT))
+    position, consumed = 0, []
+    for world, steps in legs:
+        for firsts in fed(folder, position, world, job, steps):
+            consumed += firsts
+        position += steps * batch
+    tokens = Tokens(folder, CONTEXT)
+    expected = np.zeros((position, CONTEXT + 1), dtype=np.int64)
+    tokens.gather(samples_at(np.arange(position), len(tokens), seed), expected)
+    assert consumed == expected[:, 0].tolist()

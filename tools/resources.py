@@ -1,0 +1,204 @@
+"""The reference of what a cluster declares: names, types, tags and outputs, read off what its component registers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+from components.checks import judge
+from components.cluster import TrainingCluster
+from components.cost import cost
+from emulator.provider import naming, schema
+from tools.declared import Declared, Resource, declare
+
+CLUSTER = "example"
+"""Name of the cluster that is declared; the page has `<cluster>` in its place."""
+
+SMALLEST: dict[str, Any] = {
+    "region": "us-west-2",
+    "tags": {"team": "ml"},
+    "network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2b"]},
+    "nodes": {"type": "m6a.large", "image": "ami-00000000000000000", "desired": 2, "max": 4},
+    "job": {"name": "pretrain", "dataset": "corpus", "batch": 1024},
+}
+"""A stack that asks for nothing that it needn't."""
+
+PRINCIPAL = "arn:aws:iam::111122223333:role/someone"
+AUDITED = {"audit.enabled": True, "audit.emails": ["ml-platform@example.com"]}
+EFA = {"nodes.type": "p4d.24xlarge"}
+WAY_OUT = {"network.egress": "endpoints"}
+SCHEDULES = [{"cron": "0 7 * * MON-FRI", "nodes": 4}]
+
+CASES: dict[str, dict[str, Any]] = {
+    "": {},
+    "`nodes.type` with EFA": EFA,
+    "`nodes.capacity: reserved`, `nodes.reservation: create`": {
+        **EFA,
+        "nodes.capacity": "reserved",
+        "nodes.reservation": "create",
+        "nodes.max": 2,
+    },
+    "`network.egress: endpoints`": WAY_OUT,
+    "`network.egress: nat`": {"network.egress": "nat"},
+    "`nodes.type` with EFA, `network.egress` not `bucket`": {**EFA, **WAY_OUT},
+    "`scaling`": {**WAY_OUT, "scaling": {}},
+    "`scaling.schedules`": {**WAY_OUT, "scaling": {"schedules": SCHEDULES}},
+    "`scaling.idle_minutes` or `.queue`": {**WAY_OUT, "scaling": {"idle_minutes": 15, "schedules": SCHEDULES}},
+    "`scaling.queue`": {**WAY_OUT, "scaling": {"queue": True}},
+    "`scaling.gpu_target`": {**EFA, **WAY_OUT, "scaling": {"gpu_target": 85}},
+    "`storage.lustre`": {**WAY_OUT, "storage": {"lustre": {}}},
+    "`data_nodes`": {**EFA, "data_nodes": {"type": "i4i.32xlarge"}},
+    "`audit.enabled`": AUDITED,
+    "`audit.budget_usd`": {**AUDITED, "audit.budget_usd": 1000},
+    "`security.trainers`": {"security.trainers": [PRINCIPAL]},
+    "`security.operators`": {**WAY_OUT, **AUDITED, "security.operators": [PRINCIPAL]},
+    "`security.auditors`": {**AUDITED, "security.auditors": [PRINCIPAL]},
+}
+"""What a stack's file may ask for beside the least, by the words for it; each is declared alone, in this order."""
+
+HASHED = re.compile(r"-[0-9a-f]{7}$")
+"""The end of a name that is made of what it stands for, such as an address of e-mail."""
+
+
+def page() -> str:
+    """The page."""
+    declared = {case: declare(CLUSTER, stack(changes)) for case, changes in CASES.items()}
+    return "\n".join([*_head(), *_outputs(declared), *_tags(declared), *_resources(declared)]) + "\n"
+
+
+def stack(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the smallest stack, changed at dotted paths."""
+    values = deepcopy(SMALLEST)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        part = values
+        for parent in parents:
+            part = part.setdefault(parent, {})
+        part[last] = value
+    return values
+
+
+def _head() -> list[str]:
+    return [
+        "# What a cluster declares on AWS",
+        "",
+        "Names, types, tags and outputs of the resources of one `TrainingCluster`, as its component registers them.",
+        "`trainwright preview --stack NAME` counts those of your own stack, without an account.",
+        "",
+        "A name is the one in Pulumi's state; `<cluster>` stands for the stack's name. In the account a resource gets",
+        "this name and seven hexadecimal digits, so that its replacement can stand beside it, unless its name there is",
+        "stated; what AWS gives no name is found by its id and its tag `Name`.",
+        "",
+    ]
+
+
+def _outputs(declared: Mapping[str, Declared]) -> Iterator[str]:
+    """The stack's outputs, in the words of the component's attributes."""
+    yield from ("## Outputs", "", "| output | what |", "|---|---|")
+    described = _described()
+    for output in dict.fromkeys(output for case in declared.values() for output in case.outputs):
+        yield f"| `{output}` | {described[_snake(output)]} |"
+    plan, _ = judge(CLUSTER, stack(EFA | {"nodes.desired": 8, "nodes.max": 16}))
+    yield from ("", "`cost`, for 8 to 16 nodes of p4d.24xlarge, in US dollars from low to high:", "")
+    yield from ("| key | value |", "|---|---|")
+    for key, value in cost(plan).outputs().items():
+        yield f"| `{key}` | {_shown(value)} |"
+    yield ""
+
+
+def _described() -> dict[str, str]:
+    """What the docstrings below the component's attributes say, by attribute."""
+    (component,) = ast.parse(textwrap.dedent(inspect.getsource(TrainingCluster))).body
+    assert isinstance(component, ast.ClassDef)
+    found = {}
+    for attribute, said in pairwise(component.body):
+        match attribute, said:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
+    return found
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _shown(value: object) -> str:
+    match value:
+        case dict():
+            return "; ".join(f"{key}: {_shown(one)}" for key, one in value.items())
+        case [float() | int() as low, float() | int() as high]:
+            return f"{low:,.2f} to {high:,.2f}"
+        case list():
+            return "; ".join(map(str, value))
+    return str(value)
+
+
+def _tags(declared: Mapping[str, Declared]) -> Iterator[str]:
+    """The tags that all have, and what carries none though it could."""
+    yield from ("## Tags", "", "What can carry tags has these, and those of `tags` in the stack's file:", "")
+    yield from ("| tag | value | on |", "|---|---|---|")
+    found = [(one, tags) for case in declared.values() for one in case.resources if (tags := _tags_of(one))]
+    own = set(SMALLEST["tags"])
+    for key in sorted({key for _, tags in found for key in tags} - own):
+        values = {tags[key] for _, tags in found if key in tags}
+        value = f"`{_renamed(values.pop())}`" if len(values) == 1 else "stated below"
+        yield f"| `{key}` | {value} | {'all' if all(key in tags for _, tags in found) else 'some'} |"
+    launched = [one for case in declared.values() for one in case.resources if "tagSpecifications" in one.inputs]
+    kinds = sorted({spec["resourceType"] for one in launched for spec in one.inputs["tagSpecifications"]})
+    named = ", ".join(f"{kind.replace('-', ' ')}s" for kind in kinds)
+    yield from ("", f"What a launch template makes carries them too: {named}.", "")
+
+
+def _resources(declared: Mapping[str, Declared]) -> Iterator[str]:
+    """A table for each service: what is always there first, then what a stack asks for."""
+    rows: dict[tuple[str, str], tuple[str, Resource]] = {}
+    for case, found in declared.items():
+        for one in found.resources:
+            rows.setdefault((one.type, HASHED.sub("-…", one.name)), (case, one))
+    services: dict[str, list[tuple[str, str, Resource]]] = {}
+    for (token, name), (case, one) in rows.items():
+        package, module, _ = token.split(":")
+        service = module.partition("/")[0] if package == "aws" else "pulumi"
+        services.setdefault(service, []).append((case, name, one))
+    order = list(declared)
+    yield from ("## Resources", "", "Without a condition, they are part of every cluster.", "")
+    for service in sorted(services, key=lambda name: (name == "pulumi", name)):
+        yield from (f"### {service}", "", "| name | type | in the account | tags | only with |")
+        yield "|---|---|---|---|---|"
+        for case, name, one in sorted(services[service], key=lambda row: (order.index(row[0]), row[2].type, row[1])):
+            cells = (f"`{_renamed(name)}`", f"`{one.type}`", _in_the_account(one), _tagged(one), case)
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+
+
+def _in_the_account(one: Resource) -> str:
+    """The name that the cloud knows it by, where the program states one or the provider makes one."""
+    if not one.type.startswith("aws:"):
+        return ""
+    kind = schema.resource_type(one.type)
+    if not (key := naming.naming_property(kind)):
+        return ""
+    stated = one.inputs.get(key)
+    return f"`{_renamed(stated)}`" if isinstance(stated, str) else "name and digits"
+
+
+def _tagged(one: Resource) -> str:
+    """Whether it carries tags, and the one that says its name."""
+    tags = _tags_of(one)
+    name = f", `Name`: `{_renamed(tags['Name'])}`" if "Name" in tags else ""
+    return f"yes{name}" if tags else "no"
+
+
+def _tags_of(one: Resource) -> dict[str, str]:
+    tags = one.inputs.get("tags") or {}
+    return dict(tags) if isinstance(tags, Mapping) else {tag["key"]: tag["value"] for tag in tags}
+
+
+def _renamed(text: str) -> str:
+    return re.sub(rf"\b{CLUSTER}\b", "<cluster>", text)

@@ -1,0 +1,98 @@
+"""Whether a node is to go, and the word to its group that it is done and may be ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPException
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from trainer.metadata import Ec2Metadata
+from trainer.node.console import say
+
+PATIENCE = Config(connect_timeout=3, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
+"""Seconds to connect and for each read, and how often a call is tried in all."""
+
+ATTENDING_S = 5.0
+"""Seconds between looks of a node that has nothing else to do."""
+
+
+@dataclass
+class Lifecycle:
+    """One node's. `hook` is the group's, by name, that holds the node until it is done; nothing where there is none.
+
+    No call blocks for longer than one exchange with the metadata service; `notice` and `settle` raise what it raises.
+    """
+
+    metadata: Ec2Metadata
+    node: str
+    region: str
+    hook: str
+    _at_risk: bool = False
+    _said: str = ""
+    _done: threading.Event = field(default_factory=threading.Event)
+    _saying: threading.Thread | None = None
+
+    def notice(self) -> str | None:
+        """Why the node is to go, or None.
+
+        Advice that a spot node is at risk is none: its group launches another first and then ends this one, which is
+        noticed here (Auto Scaling user guide, "Capacity Rebalancing"). To stop at once would only idle GPUs.
+        """
+        if when := self.metadata.interruption():
+            return f"the cloud takes this node away at {when}"
+        if self.metadata.terminating():
+            return "its group ends this node"
+        if not self._at_risk and (since := self.metadata.at_risk()):
+            self._at_risk = True
+            say(f"the cloud may take this node away soon (as of {since}): it goes on until its group has another")
+        return None
+
+    def settle(self) -> None:
+        """For a node that is done: tell its group so, if that waits for it. Goes on in a thread of its own."""
+        busy = self._saying is not None and self._saying.is_alive()
+        if not self.hook or self._done.is_set() or busy or not self.metadata.terminating():
+            return
+        self._saying = threading.Thread(target=self._complete, name="lifecycle", daemon=True)
+        self._saying.start()
+
+    def attend(self, seconds: float) -> None:
+        """For a node whose run has ended: stay for so long, and tell the group as soon as that ends the node."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            self.close()
+            time.sleep(min(ATTENDING_S, left))
+
+    def close(self, limit_s: float = 10.0) -> None:
+        """For an agent that ends: tell the group now, if that waits for the node, within a limit of time."""
+        with suppress(OSError, HTTPException):
+            self.settle()
+        if self._saying:
+            self._saying.join(limit_s)
+
+    def _complete(self) -> None:
+        """Tell the group. It may not wait yet, or not answer: then the next call tries again, or its time ends it."""
+        try:
+            client = boto3.client("autoscaling", region_name=self.region, config=PATIENCE)
+            for found in client.describe_auto_scaling_instances(InstanceIds=[self.node])["AutoScalingInstances"]:
+                client.complete_lifecycle_action(
+                    LifecycleHookName=self.hook,
+                    AutoScalingGroupName=found["AutoScalingGroupName"],
+                    LifecycleActionResult="CONTINUE",
+                    InstanceId=self.node,
+                )
+        except (BotoCoreError, ClientError) as error:
+            self._say(f"the group can't be told yet that this node is done: {error}")
+            return
+        self._done.set()
+        self._say("done: the group may end this node")
+
+    def _say(self, what: str) -> None:
+        if what != self._said:
+            say(what)
+        self._said = what

@@ -1,0 +1,244 @@
+"""The rules by which generations follow each other. Pure; no clocks, no store.
+
+The leader, the oldest live node that is ready, decides when a next generation is due; the others adopt it. Liveness,
+and how long things have been so, is the observer's business (`membership`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from trainer.node.peers import (
+    DONE,
+    DRAINED,
+    DRAINING,
+    FAILED,
+    READY,
+    STOPPED,
+    Card,
+    Ended,
+    Generation,
+    Member,
+    Tally,
+)
+
+FRUITLESS_LIMIT = 3
+"""Generations in a row that may fail without a new checkpoint, before the run is given up."""
+
+LOSSES_LIMIT = 20
+"""Generations in a row that may lose a node without a new checkpoint: far more, for it is clouds that take nodes."""
+
+BLAME_LIMIT = 3
+"""Generations in a row that one node may fail while no other does; one fewer where no checkpoint came in between."""
+
+QUORUM_WAIT_S = 60.0
+"""How long the first generation waits for all desired nodes, once there are enough to train."""
+
+QUORUM_LIMIT_S = 7200.0
+"""How long nodes wait for enough of them to train, before the run is given up: they are paid for while they wait."""
+
+JOIN_SETTLE_S = 2.0
+"""How long a newcomer is watched before the others stop for it: several often come at once."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What one node sees. `waited_s`: since it came; `joined_s`: since newcomers last changed."""
+
+    me: str
+    cards: Mapping[str, Card]
+    alive: frozenset[str]
+    least: int
+    desired: int
+    current: Generation | None
+    waited_s: float
+    joined_s: float
+    step: int
+    short_s: float = 0.0
+    """Since fewer nodes than `least` are ready."""
+    unsure: frozenset[str] = frozenset()
+    """Nodes that may be alive or dead: their beats were there at this node's first look and have not changed yet."""
+    quiet: frozenset[str] = frozenset()
+    """Nodes that have missed some beats, though not enough of them to be lost without other signs."""
+
+    @property
+    def tally(self) -> Tally:
+        """What the current generation carries on."""
+        return self.current.tally if self.current else Tally()
+
+    @property
+    def ended(self) -> dict[str, Ended]:
+        """How the workers of the current generation's members ended, of those that said so."""
+        members = self.current.members if self.current else ()
+        cards = (card for member in members if (card := self.cards.get(member.node)))
+        return {card.node: card.ended for card in cards if card.ended and card.ended.generation == self._number}
+
+    @property
+    def live(self) -> frozenset[str]:
+        """Who is alive. One that is quiet while its peers' connections break needs no more time to be found dead."""
+        ended = self.ended
+        if {end.how for end in ended.values()} != {STOPPED}:
+            return self.alive
+        members = {member.node for member in self.current.members} if self.current else set()
+        return self.alive - (self.quiet & (members - ended.keys()))
+
+    @property
+    def _number(self) -> int:
+        return self.current.number if self.current else 0
+
+    @property
+    def ready(self) -> list[Card]:
+        """Live nodes that take part, in rank order."""
+        live = self.live
+        able = (card for node, card in self.cards.items() if node in live and card.state == READY)
+        return sorted(
+            (card for card in able if card.node not in self.tally.quarantined), key=lambda card: card.seniority
+        )
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node is the one that decides: the oldest that is live and ready, once it can tell who is."""
+        ready = self.ready
+        unsure = any(self.cards[node].state == READY for node in self.unsure if node in self.cards)
+        return bool(ready) and ready[0].node == self.me and not unsure
+
+    @property
+    def newcomers(self) -> frozenset[str]:
+        """Ready nodes that the current generation doesn't have."""
+        members = {member.node for member in self.current.members} if self.current else set()
+        return frozenset(card.node for card in self.ready) - members
+
+
+@dataclass(frozen=True)
+class Form:
+    """Form a generation of all that are ready. `graceful`: the old one's workers are given time to save."""
+
+    members: tuple[Member, ...]
+    why: str
+    graceful: bool
+    tally: Tally = field(default_factory=Tally)
+
+
+@dataclass(frozen=True)
+class End:
+    """End the run."""
+
+    succeeded: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do; `reason` says what is waited for, empty where all is well or another node leads."""
+
+    reason: str = ""
+
+
+def decide(view: View) -> Form | End | Wait:
+    """What this node should do now."""
+    if not view.leads:
+        return Wait()
+    ready = view.ready
+    if view.short_s >= QUORUM_LIMIT_S:
+        waited = f"{len(ready)} nodes were ready and {view.least} are needed, for {QUORUM_LIMIT_S / 3600:g} hours"
+        return End(succeeded=False, reason=waited)
+    if view.current is None:
+        if len(ready) >= view.desired or (len(ready) >= view.least and view.waited_s >= QUORUM_WAIT_S):
+            return Form(_members(ready), "first", graceful=False)
+        return Wait(f"{len(ready)} of {view.desired} nodes are ready")
+    return _next(view, view.current, ready)
+
+
+def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wait:
+    ended = view.ended
+    if len(ended) == len(current.members) and all(end.how == DONE for end in ended.values()):
+        return End(succeeded=True, reason="every worker ended well")
+    failed = {node: end for node, end in ended.items() if end.how == FAILED}
+    stopped = [node for node, end in ended.items() if end.how == STOPPED]
+    drained = [
+        member.node
+        for member in current.members
+        if (member.node in ended and ended[member.node].how == DRAINED) or _draining(view, member.node)
+    ]
+    tally = current.tally
+    if view.step > current.step:
+        tally = replace(tally, fruitless=0, losses=0, error="")
+    # One that was draining when this node came has left, or is about to: as it was going to.
+    lost = [
+        member.node
+        for member in current.members
+        if not _present(view, member) and not (_draining(view, member.node) and member.node in view.unsure)
+    ]
+    # The end of one node's workers ends all of them. Who has not said so yet will, or is lost and the cause.
+    silent = [member.node for member in current.members if member.node not in {*ended, *lost}]
+    decision: Form | End
+    if lost:
+        decision = _after_loss(lost, ready, tally)
+    elif failed or stopped:
+        if silent:
+            return Wait(f"waiting for the workers of {', '.join(silent)} to end")
+        decision = _after_failure(view, current, failed, stopped, tally)
+    elif drained:
+        decision = Form(_members(ready), f"{', '.join(drained)}: drained", graceful=True, tally=tally)
+    elif view.newcomers and view.joined_s >= JOIN_SETTLE_S:
+        joined = f"{', '.join(sorted(view.newcomers))}: joined"
+        decision = Form(_members(ready), joined, graceful=True, tally=tally)
+    else:
+        return Wait()
+    if isinstance(decision, Form) and len(decision.members) < view.least:
+        return Wait(f"{len(decision.members)} nodes are ready, {view.least} are needed ({decision.why})")
+    return decision
+
+
+def _after_loss(lost: list[str], ready: list[Card], tally: Tally) -> Form | End:
+    """A lost node makes its peers' workers fail: it is the cause, and what they say is noise."""
+    why = "; ".join(f"{node}: lost" for node in lost)
+    tally = replace(tally, losses=tally.losses + 1)
+    if tally.losses >= LOSSES_LIMIT:
+        tale = f"{tally.losses} times a node was lost before there was a new checkpoint; last: {why}; save more often"
+        return End(succeeded=False, reason=tale)
+    return Form(_members(ready), why, graceful=False, tally=tally)
+
+
+def _after_failure(
+    view: View, current: Generation, failed: Mapping[str, Ended], stopped: list[str], tally: Tally
+) -> Form | End:
+    """Another try, without a node that alone fails time and again; or none, where it would end as this one did."""
+    told = "; ".join(f"{node}: {end.reason}" for node, end in failed.items())
+    why = told or f"{', '.join(stopped)}: their connections broke"
+    fruitless = tally.fruitless + (view.step <= current.step)
+    blamed = {node: tally.blamed.get(node, 0) + 1 for node in failed} if stopped else {}
+    errors = [end.error for end in failed.values() if end.error]
+    left, quarantined = view.ready, dict(tally.quarantined)
+    for node, times in blamed.items():
+        if times >= BLAME_LIMIT - (fruitless > 0) and len(left) > max(view.least, 1):
+            left = [card for card in left if card.node != node]
+            quarantined[node] = (
+                f"its workers failed {times} times in a row, no other's did; last: {failed[node].reason}"
+            )
+            why += f"; {node}: quarantined"
+    if len(quarantined) == len(tally.quarantined):
+        if tally.error and tally.error in errors:
+            return End(succeeded=False, reason=f"a second try raised the same error: {why}")
+        if fruitless >= FRUITLESS_LIMIT:
+            tale = f"{fruitless} generations in a row ended without a new checkpoint; last: {why}"
+            return End(succeeded=False, reason=tale)
+    tally = replace(
+        tally, fruitless=fruitless, error=errors[0] if errors else "", blamed=blamed, quarantined=quarantined
+    )
+    return Form(_members(left), why, graceful=False, tally=tally)
+
+
+def _present(view: View, member: Member) -> bool:
+    card = view.cards.get(member.node)
+    return member.node in view.live and card is not None and card.incarnation == member.incarnation
+
+
+def _draining(view: View, node: str) -> bool:
+    card = view.cards.get(node)
+    return card is not None and card.state == DRAINING
+
+
+def _members(ready: list[Card]) -> tuple[Member, ...]:
+    return tuple(Member(card.node, card.address, card.incarnation, card.workers) for card in ready)

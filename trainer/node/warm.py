@@ -1,0 +1,68 @@
+"""The warm tier: the cluster's Lustre file system, mounted and known to take writes before anything relies on it."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from pathlib import Path
+
+from trainer.node.config import Paths
+from trainer.node.console import say
+from trainer.node.disks import Devices
+from trainer.node.tools import Tools
+
+TRIES = 10
+RETRY_S = 6.0
+"""Between tries: the file system's name, and its servers, may lag behind the file system."""
+
+LIMIT_S = 420.0
+"""For all of it."""
+
+OPTIONS = "relatime,flock"
+"""FSx for Lustre user guide, "Mounting from an Amazon EC2 instance"."""
+
+CLIENT = "mount.lustre"
+
+
+class Unready(Exception):
+    """The file system can't be used; the message says why."""
+
+
+def mount(source: str, paths: Paths, tools: Tools | None = None) -> tuple[Path, str]:
+    """The folder of the mounted file system. Raises `Unready`.
+
+    That `mount` succeeds doesn't mean that files can be written yet (awsome-distributed-ai#632): a probe has the last
+    word. A file system that never answers keeps the calling thread; the boot goes on without it at its step's limit.
+    """
+    tools, folder = tools or Tools(LIMIT_S), paths.warm
+    if not tools.has(CLIENT):
+        raise Unready(f"the image has no Lustre client ({CLIENT}); choose one that has it, or install `lustre-client`")
+    folder.mkdir(parents=True, exist_ok=True)
+    reason = ""
+    for number in range(1, TRIES + 1):
+        try:
+            if not any(mount.point == folder for mount in Devices(paths.root).mounts()):
+                tools.run("mount", "-t", "lustre", "-o", OPTIONS, source, str(folder))
+            _probe(folder)
+        except OSError as error:
+            reason = str(error)
+            say(f"the warm tier is not ready (try {number} of {TRIES}): {reason}")
+            time.sleep(RETRY_S)
+        else:
+            return folder, f"{source}, mounted, and written to at try {number}"
+    # What can't be written to may not answer reads either, and what looks at all mounts would wait for it.
+    tools.attempt("umount", "-l", str(folder))
+    raise Unready(f"{source} could not be used in {TRIES} tries: {reason}")
+
+
+def _probe(folder: Path) -> None:
+    """Write a file, on the servers and not only in a cache, and remove it. Raises `OSError`."""
+    path = folder / f".probe-{uuid.uuid4().hex}"
+    try:
+        with path.open("xb") as file:
+            file.write(b"\0")
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        path.unlink(missing_ok=True)
