@@ -1,7 +1,8 @@
 """A run's audit record: who declared what, on which nodes it ran at what cost, what it saved, and how it ended.
 
 It is put together from what the run's prefix holds anyway, and from the pages below `audit/`, each written once as the
-run goes (see `trainer/layout.py`). Times are the store's own, in seconds since 1970: when each record was written.
+run goes (see `trainer/layout.py`). Times are the store's own, in seconds since 1970: when each record was written; an
+outcome, which another try copies, tells its own.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def read(store: Store, run: str) -> Audit:
         generations=[_generation(page) for page in pages(layout.GENERATIONS)],
         checkpoints=[page | {"kept": page.get("step") in kept} for page in pages(layout.SAVES)],
         retries=pages(layout.RETRIES),
-        outcomes=[*pages(layout.OUTCOMES), *pages(layout.OUTCOME)],
+        outcomes=[_ended(page) for page in (*pages(layout.OUTCOMES), *pages(layout.OUTCOME))],
     )
 
 
@@ -188,6 +189,12 @@ def _checkpoint(page: Mapping[str, Any]) -> str:
     except (KeyError, TypeError, ValueError, AttributeError):
         told = "its page can't be read"
     return f"checkpoint {plain(str(page.get('step')))}: {told}, {kept}"
+
+
+def _ended(page: dict[str, Any]) -> dict[str, Any]:
+    """An outcome's page, with when the run ended."""
+    told = page.get("ended")
+    return page | {"at": float(told)} if isinstance(told, int | float) else page
 
 
 def _outcome(page: Mapping[str, Any]) -> str:

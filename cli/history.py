@@ -118,7 +118,7 @@ class History:
                 self.outcome = Outcome(**json.loads(self.store.get(key)))
             elif key.startswith(layout.GENERATIONS):
                 self.generations[layout.generation_number(key)] = Generation.parse(self.store.get(key))
-            else:
+            elif key.startswith(layout.MEMBERS):
                 card = Card.parse(self.store.get(key))
                 self.cards[card.node] = card
         for entry in self._changed(layout.BOOT):

@@ -58,6 +58,7 @@ def up(stack: str, console: Console, *, sure: bool = False) -> int:
             workspace.pulumi("up", *_consent(workspace, sure), "--suppress-outputs")
             if packing and not datasets.there(datasets.STANDARD_LIBRARY, workspace.bucket()):
                 datasets.upload(packing.result(), workspace.bucket(), console)
+            _unlike(workspace, console)
             return _follow(workspace, plan, console, workspace.own, anew=True)
         except Refused as refused:
             raise Refused(f"{refused}. {_left(workspace)}") from None
@@ -118,14 +119,29 @@ def _consent(workspace: Workspace, sure: bool) -> list[str]:
     return ["--yes"] if sure else []
 
 
+def _unlike(workspace: Workspace, console: Console) -> None:
+    """Say so where the file's job is one that a cluster with a queue was not given: its first run stays what it was."""
+    if "queueUrl" not in workspace.outputs:
+        return
+    queue, declared = workspace.queue(), workspace.declared
+    if declared not in {place.turn.run for place in queue.places()}:
+        told = (
+            f"The cluster's own run stays {queue.own.run}. The file's job is another, {declared}, which no node takes "
+            f"until `trainwright submit --stack {workspace.stack}` puts it into the queue"
+        )
+        console.print(Text(told, style="yellow"), soft_wrap=True)
+
+
 def _follow(workspace: Workspace, plan: Plan, console: Console, run: str, *, anew: bool = False) -> int:
     """Follow the run. `anew`: the user meant to start it, and hears if it had ended before."""
     stack = workspace.stack
     run, store = workspace.run(run)
     if anew and store.exists(layout.OUTCOME):
+        again = " by `trainwright submit`" if "queueUrl" in workspace.outputs else ""
         told = (
             f"Run {run} ended before, and nothing trains now; its report follows. "
-            "A changed job (`job.name`, `job.seed`, …) trains anew; one that failed goes on by `trainwright retry`."
+            f"A changed job (`job.name`, `job.seed`, …) trains anew{again}; one that failed goes on by "
+            "`trainwright retry`."
         )
         console.print(Text(told, style="yellow"), soft_wrap=True)
     history = History(store, run)

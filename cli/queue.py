@@ -17,7 +17,7 @@ from rich.text import Text
 
 from cli import aws, datasets
 from cli.errors import Refused
-from cli.retry import pardon
+from cli.retry import absolve
 from cli.words import counted, plain
 from cli.workspace import Workspace, stack_values
 from components import record
@@ -183,7 +183,8 @@ def remove(stack: str, console: Console, run: str, *, sure: bool = False) -> Non
 def again(stack: str, console: Console, run: str) -> None:
     """Put a submitted run that has failed at the queue's end again. Raises `Refused` for others.
 
-    It goes there before its outcome is put aside: at its old place, it could come before what trains now.
+    It goes there before its outcome is gone: at its old place, it could come before what trains now. All else comes
+    first, so that who may not do it leaves the queue as it was.
     """
     workspace = Workspace(stack)
     url, queue = _url(workspace), workspace.queue()
@@ -193,11 +194,12 @@ def again(stack: str, console: Console, run: str) -> None:
     outcome = submitted[run].outcome
     if outcome is None or outcome.succeeded:
         raise Refused(f"run {run} {'is done' if outcome else 'has not ended'}; there is nothing to try again")
-    turn = put_in(queue, run, submitted[run].turn.job)
     store = workspace.run(run)[1]
-    ended = pardon(run, store)
-    page = json.dumps({"by": turn.by, "ended": ended}).encode()
+    ended = absolve(run, store)
+    page = json.dumps({"by": aws.caller(), "ended": ended}).encode()
     store.put(layout.audit_retry(ended), page, if_absent=True)
+    turn = put_in(queue, run, submitted[run].turn.job)
+    store.delete(layout.OUTCOME)
     console.print(Text(f"{placed(turn, queue)} Follow it with `{_watch(stack, run)}`"), soft_wrap=True)
     signal(url, run, console)
 
@@ -223,9 +225,9 @@ def _judged(workspace: Workspace, job: Any, name: str) -> tuple[Plan, list[Findi
 
 def _record(workspace: Workspace, plan: Plan, by: str) -> None:
     """Begin the run's audit record, as declaring a cluster does for its own; nodes stay as they were launched."""
-    own = workspace.run(workspace.own)[1]
-    pages = sorted(own.list(layout.LAUNCHES), key=lambda entry: entry.modified)
-    launched_with = json.loads(own.get(pages[-1].key))["bundle_sha256"] if pages else ""
+    declared = workspace.run(workspace.declared)[1]
+    pages = sorted(declared.list(layout.LAUNCHES), key=lambda entry: entry.modified)
+    launched_with = json.loads(declared.get(pages[-1].key))["bundle_sha256"] if pages else ""
     launched = record.launch(plan, Bundle(Path(), launched_with))
     page = json.dumps({"by": by, **launched}, indent=1).encode()
     workspace.bucket().put(record.key(launched), page, if_absent=True)

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from cli import aws
 from cli.errors import Refused
-from cli.words import counted
+from cli.words import counted, plain
 from cli.workspace import Workspace
 from components.scaling import breaker_name
 from trainer import layout
 from trainer.node.membership import Outcome
-from trainer.node.peers import Generation, Tally
-from trainer.store import Missing, Store
+from trainer.store import Missing, Store, StoreError
 
 
 def retry(stack: str, console: Console) -> None:
     """Have the stack's failed run go on from its newest checkpoint, on new nodes. Raises `Refused` for others.
 
     A fleet that its breaker has stopped launches again, whether the run has failed or not: others may wait in a queue.
+    For that, its operators need not see the bucket, which their role doesn't.
     """
     workspace = Workspace(stack)
-    run, store = workspace.run(workspace.own)
     who, group = aws.caller(), workspace.group()
     if group.stopped:
         _over(stack)
     told = []
-    if not group.stopped or _failed(store):
+    try:
+        run, store = workspace.run(workspace.own)
+        failed = not group.stopped or _failed(store)
+    except StoreError as error:
+        if not group.stopped:
+            raise
+        failed = False
+        told.append(f"Whether its run has failed can't be seen ({plain(str(error))})")
+    if failed:
         ended_at = pardon(run, store)
         page = json.dumps({"by": who, "ended": ended_at}).encode()
         store.put(layout.audit_retry(ended_at), page, if_absent=True)
@@ -62,6 +68,13 @@ def pardon(run: str, store: Store) -> float:
 
     Returns when it had ended, in seconds since 1970.
     """
+    ended = absolve(run, store)
+    store.delete(layout.OUTCOME)
+    return ended
+
+
+def absolve(run: str, store: Store) -> float:
+    """All of `pardon` but the outcome's end, until which nothing sees it. Raises `Refused`."""
     try:
         content = store.get(layout.OUTCOME)
     except Missing:
@@ -69,10 +82,9 @@ def pardon(run: str, store: Store) -> float:
     outcome = Outcome(**json.loads(content))
     if outcome.succeeded:
         raise Refused(f"run {run} is done. Change the job (`job.name`, `job.seed`, …) to train anew")
-    newest = max((entry.key for entry in store.list(layout.GENERATIONS)), default=None)
+    newest = max((layout.generation_number(entry.key) for entry in store.list(layout.GENERATIONS)), default=None)
     if newest:
-        record = Generation.parse(store.get(newest))
-        store.put(newest, replace(record, tally=Tally()).json())
+        # Beside the record, which stays as it was written, and when.
+        store.put(layout.pardon(newest), json.dumps({"ended": outcome.ended}).encode())
     store.put(layout.past_outcome(outcome.ended), content)
-    store.delete(layout.OUTCOME)
     return outcome.ended

@@ -20,7 +20,7 @@ from components.plan import Plan
 from emulator import cloud
 from tools import environment, progress, pulumi_cli
 from trainer import layout
-from trainer.node.queue import Queue, Turn, current
+from trainer.node.queue import Queue, Turn, current, first
 from trainer.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -179,13 +179,19 @@ class Workspace:
         return self.open(str(self.outputs["bucket"]))
 
     @property
-    def own(self) -> str:
-        """The id of the run that the stack's file declares."""
+    def declared(self) -> str:
+        """The id of the run that the stack's file declared last."""
         return str(self.outputs["run"])
+
+    @property
+    def own(self) -> str:
+        """The id of the run that nodes have from the stack itself: with a queue, the one that was declared with it."""
+        return self.queue().own.run if "queueUrl" in self.outputs else self.declared
 
     def queue(self) -> Queue:
         """The cluster's queue, its own run among it."""
-        return Queue(self.bucket(), Turn(self.own, {}))
+        bucket = self.bucket()
+        return Queue(bucket, first(bucket, Turn(self.declared, {})))
 
     def run(self, run: str = "") -> tuple[str, Store]:
         """The id of a run, and its prefix in the bucket; by default the run that the cluster is at, or was at last.
@@ -193,17 +199,17 @@ class Workspace:
         Raises `Refused` for one that it never had.
         """
         places = self.queue().places() if "queueUrl" in self.outputs else []
-        found = run or (current(places).run if places else self.own)
+        found = run or (current(places).run if places else self.declared)
         store = self.open(str(self.outputs["bucket"]), layout.run_prefix(found))
-        known = {self.own, *(place.turn.run for place in places)}
+        known = {self.declared, *(place.turn.run for place in places)}
         if found not in known and not store.list(layout.CONTROL):
             raise Refused(f"stack '{self.stack}' has no run '{found}'. {nearest(found, known)}")
         return found, store
 
     def job(self, run: str, plan: Plan) -> Mapping[str, Any]:
-        """A run's job: as it was submitted, or else the plan's."""
-        submitted = {place.turn.run: place.turn.job for place in self.queue().places() if place.turn.number}
-        return submitted.get(run, plan.run.job)
+        """A run's job: as the queue has it, or else the plan's."""
+        queued = {place.turn.run: place.turn.job for place in self.queue().places()}
+        return queued.get(run) or plan.run.job
 
     def group(self) -> Group:
         """The fleet's group, as the stack's cloud tells of it now. Raises `Refused`."""

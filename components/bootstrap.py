@@ -6,6 +6,7 @@ import base64
 import json
 from importlib.resources import files
 
+from components.egress import measured
 from components.findings import Finding, Invalid
 from components.plan import Plan
 from components.scaling import namespace
@@ -43,7 +44,7 @@ def node_config(
         "gpus": plan.instance.gpus,
         "job": dict(plan.run.job),
         **_expected(plan),
-        **({"namespace": namespace(bucket)} if plan.spec.scaling else {}),
+        **({"namespace": namespace(bucket)} if measured(plan.spec) else {}),
         **({"data_nodes": True} if plan.data else {}),
         **({"warm": warm} if warm else {}),
         **({"queue": queue} if queue else {}),

@@ -41,6 +41,11 @@ def needs(spec: Spec) -> Iterator[Need]:
             yield Need("scaling.queue", "a way for the count of what waits", (QUEUE,))
 
 
+def measured(spec: Spec) -> bool:
+    """Whether nodes send metrics to CloudWatch: where something goes by them, and, if they can, for a dashboard."""
+    return spec.scaling is not None or (spec.audit.enabled and spec.network.egress != "bucket")
+
+
 def endpoints(spec: Spec) -> tuple[str, ...]:
     """The services that have an endpoint where nodes' way out is by those."""
     return (*ENDPOINTS, QUEUE) if spec.scaling and spec.scaling.queue else ENDPOINTS

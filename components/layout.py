@@ -11,6 +11,9 @@ RUNS = "runs/"
 QUEUE = "queue/"
 """Runs that were submitted."""
 
+OWN = f"{QUEUE}own.json"
+"""The stack's own run, in a cluster with a queue: told to all nodes alike, however old their user-data is."""
+
 OUTCOME = "control/outcome.json"
 """How a run ended, below its own prefix; a run that has one is over."""
 

@@ -8,6 +8,7 @@ from components.capacity import CLASSES, CREATE
 from components.catalog import instance_types
 from components.findings import Finding, Severity
 from components.plan import Plan, interfaces
+from components.spec import CommandJob, Job
 
 UEFI = {"nitro-tpm", "sev-snp"}
 """What needs a type and an image that boot by UEFI (EC2 user guide, "NitroTPM", "AMD SEV-SNP")."""
@@ -115,6 +116,31 @@ def confided(plan: Plan) -> Iterator[Finding]:
             yield Finding(path, f"{kind.name} doesn't boot by UEFI, which {wanted} needs", "Choose another type")
 
 
+def checkpoint_room(job: Job | CommandJob) -> int:
+    """Bytes that a job's checkpoints take on a node, 0 where that can't be told: as `trainer/node/preflight.py` asks.
+
+    Three of them, of 12 bytes a parameter, with the largest vocabulary that there is.
+    """
+    if not isinstance(job, Job) or job.sharding == "fsdp":
+        return 0
+    layers, width = job.model.layers, job.model.width
+    return 3 * 12 * (12 * layers * width * width + 65_536 * width)
+
+
+def roomy(plan: Plan) -> Iterator[Finding]:
+    """The disks of each type, were they empty, hold the checkpoints: nodes would exit at boot, one after another."""
+    wanted = checkpoint_room(plan.spec.job)
+    for path, kind in plan.types:
+        held = kind.nvme_gb * 10**9 or plan.spec.nodes.disk_gb << 30
+        if held < wanted:
+            disks = f"{kind.name}'s instance storage" if kind.nvme_gb else "the root disk"
+            yield Finding(
+                path if kind.nvme_gb else "nodes.disk_gb",
+                f"{disks} has {held >> 30} GiB, too little for the model's checkpoints: they take {wanted >> 30} GiB",
+                "Choose a type with larger disks, or a smaller job.model" if kind.nvme_gb else "Raise it",
+            )
+
+
 NODE_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     one_zone,
     sold,
@@ -122,4 +148,5 @@ NODE_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     packed,
     reserved,
     confided,
+    roomy,
 )

@@ -277,7 +277,8 @@ class Security(Part):
     operators: tuple[Principal, ...] = Field(
         (),
         max_length=20,
-        description="ARNs of users and roles that may see and scale the group and open sessions on its nodes.",
+        description="ARNs of users and roles that may see and scale the group, have it launch again once its breaker "
+        "has stopped it, and open sessions on its nodes.",
     )
     auditors: tuple[Principal, ...] = Field(
         (), max_length=20, description="ARNs of users and roles that may read trail, logs and configuration."
@@ -334,8 +335,8 @@ class Scaling(Part):
     queue: Queue | None = Field(
         None,
         description="`true`, or a mapping: a queue of the cluster's own, for jobs of `trainwright submit`. Its "
-        "nodes train them one after another, once `job` has ended; its backlog adds nodes, all that it asks for at "
-        "once, and `nodes.min` at least; from zero, too.",
+        "nodes train them one after another, once `job`, as it was first, has ended; its backlog adds nodes, all that "
+        "it asks for at once, and `nodes.min` at least; from zero, too.",
     )
     schedules: tuple[Schedule, ...] = Field((), max_length=100, description="Sizes by the clock.")
     idle_minutes: int | None = Field(

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any
 
 from policies.values import UNKNOWN, Undecided
 
 EVERYONE = "*"
+
+OF_TEXT = frozenset({"StringEquals", "StringEqualsIgnoreCase", "StringLike"})
+OF_ARNS = frozenset({"ArnEquals", "ArnLike"})
+"""Operators that are true only of what is asked for and there: not of what isn't, as `…IfExists`, `ForAllValues:`,
+`Null` and those with `Not` are (IAM user guide, "IAM JSON policy elements: Condition operators")."""
+
+ACCOUNT_AT = {"arn": 4, "acs": 3}
+"""Which part of an ARN is its account, by the first (AWS General Reference, "ARNs"; RAM user guide, "Resource")."""
+
+WIDEST_PREFIX_BITS = 1
+"""A range of addresses of so few fixed bits is half of the internet or more."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,58 @@ def statements(document: Any) -> tuple[Statement, ...]:
     if not isinstance(document, Mapping):
         raise ValueError("is no policy document")  # noqa: TRY004  one error for whatever isn't one
     return tuple(_statement(entry) for entry in _listed(document.get("Statement")))
+
+
+def lets_everybody_in(statement: Statement, keys: Collection[str]) -> bool:
+    """The statement is for everybody, or for all but some, and no condition on one of these keys narrows it."""
+    return statement.allow and (statement.of_everyone or statement.not_principals) and not narrows(statement, keys)
+
+
+def narrows(statement: Statement, keys: Collection[str]) -> bool:
+    """Some condition on one of these keys (in lower case) leaves somebody in particular of everybody.
+
+    Its operator asks for the key, and each of its values is fixed: no variable, no wildcard except behind the account
+    of an ARN, no range of half of the internet (S3 user guide, "The meaning of public").
+    """
+    return any(
+        # `ForAnyValue:` is false where the key is absent, as the operator without it is.
+        key in keys and _fixed(operator.removeprefix("ForAnyValue:"), values)
+        for (operator, key), values in statement.conditions.items()
+    )
+
+
+def _fixed(operator: str, values: tuple[str, ...]) -> bool:
+    if operator == "IpAddress":
+        return _few_addresses(values)
+    by_parts = operator in OF_ARNS
+    return (by_parts or operator in OF_TEXT) and bool(values) and all(_of_one(value, by_parts) for value in values)
+
+
+def _of_one(value: str, by_parts: bool) -> bool:
+    """A value names one thing, or things of one account.
+
+    Operators of ARNs compare part by part. In those of text a wildcard takes in colons, which paths of roles may have,
+    so that nothing before the account may vary either.
+    """
+    parts = value.split(":")
+    account = ACCOUNT_AT.get(parts[0], 0)
+    if not account or not any(parts[account : account + 1]):
+        named = value
+    else:
+        named = parts[account] if by_parts else ":".join(parts[: account + 1])
+    return not set("*?") & set(named) and "${" not in value
+
+
+def _few_addresses(ranges: tuple[str, ...]) -> bool:
+    """There are ranges, and together they are less than half of the internet."""
+    try:
+        networks = [ip_network(value, strict=False) for value in ranges]
+    except ValueError:
+        return False
+    old = collapse_addresses([each for each in networks if isinstance(each, IPv4Network)])
+    new = collapse_addresses([each for each in networks if isinstance(each, IPv6Network)])
+    bits = [*(each.prefixlen for each in old), *(each.prefixlen for each in new)]
+    return bool(bits) and min(bits) > WIDEST_PREFIX_BITS
 
 
 def _statement(entry: Mapping[str, Any]) -> Statement:

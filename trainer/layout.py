@@ -36,6 +36,14 @@ def data_node(node: str) -> str:
     return f"{DATA_NODES}{node}.json"
 
 
+PARDONS = f"{CONTROL}pardons/"
+
+
+def pardon(number: int) -> str:
+    """The key of a word that the failures up to that generation count no more."""
+    return f"{PARDONS}{number:06d}.json"
+
+
 OUTCOMES = "outcomes/"
 
 
@@ -51,6 +59,10 @@ def run_prefix(run: str) -> str:
 
 QUEUE = "queue/"
 """Runs that were submitted, by their place."""
+
+
+OWN = f"{QUEUE}own.json"
+"""The stack's own run, which comes before those: as it was when the cluster got its queue, and never rewritten."""
 
 
 def queued(number: int) -> str:

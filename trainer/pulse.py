@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 LINE = 80
@@ -20,15 +21,19 @@ LONGEST_GAP_S = 2.0
 
 
 class Pulse:
-    """A worker's side: where it writes, or nowhere where `path` is None."""
+    """A worker's side: where it writes, or nowhere where `path` is None, or its disk is full."""
 
     def __init__(self, path: Path | None) -> None:
-        self._file = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file: int | None = None
+        if path is not None:
+            with suppress(OSError):
+                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def promise(self, what: str, within_s: float) -> None:
         """Say what is done now, and that the next promise comes within so many seconds."""
         if self._file is not None:
-            os.pwrite(self._file, f"{within_s:g} {what}".encode()[: LINE - 1].ljust(LINE - 1) + b"\n", 0)
+            with suppress(OSError):
+                os.pwrite(self._file, f"{within_s:g} {what}".encode()[: LINE - 1].ljust(LINE - 1) + b"\n", 0)
 
 
 class Pulses:

@@ -16,8 +16,11 @@ from rich.console import Console
 
 from cli.erasure.cluster import Cluster
 from cli.erasure.scope import Cloud, Scope, batches, found, line, uploads
-from cli.erasure.work import MOST_TOLD, Place, Work, amount, in_words, writable
+from cli.erasure.work import MOST_TOLD, REMEMBERS, Place, Work, amount, in_words, writable
 from cli.errors import Refused
+from cli.words import counted
+from trainer import layout
+from trainer.node.queue import ERASED
 
 LATE = "it came, or was not reached, after the list was made: erase again"
 
@@ -68,8 +71,9 @@ def erase(
     """
     writable(out, listing)
     work = Work(wanted, cluster, cloud, console)
-    if wanted.kind != "run" or wanted.name == cluster.run:
+    if wanted.kind != "run" or work.of_the_stack:
         work.refuse_nodes()
+    work.refuse_waiting()
     work.begin()
     with console.status("looking for it"):
         _survey(work)
@@ -77,11 +81,15 @@ def erase(
     there = any(place.there for place in work.places)
     if there and not (sure or cluster.local):
         work.ask("Erase all of it for good? [yes/no]", "yes", "y")
+    if work.records:
+        _empty(work)
     erased = Listing(listing)
     with console.status("erasing"):
         if there:
             _remove(work, erased)
         _look_again(work)
+    if work.of_the_stack:
+        work.kept.append("what the stack declares of the run, by which the next node begins it anew")
     work.see_mirrors()
     if wanted.kind != "run":
         work.unseen.append("what models learned of it: their checkpoints go with their runs, by --run")
@@ -105,13 +113,15 @@ def erase(
 
 
 def _survey(work: Work) -> None:
-    """Count what there is, and see that no node is there that took part in it. Raises `Refused`."""
+    """Count what there is, and see that no node is there that took part in it, or may know of it. Raises `Refused`."""
     live = work.cloud.nodes(work.cluster.groups)
     took_part: set[str] = set()
     for place in work.places:
         try:
             for versions in found(work.cloud, place.bucket, work.wanted):
                 took_part |= live.intersection(re.split("[/.]", versions[0].key))
+                if place.ours and layout.queue_number(versions[0].key):
+                    work.records.append(versions[0].key)
                 for version in versions:
                     place.there.add(version)
             place.there.uploads = sum(1 for _ in uploads(work.cloud, place.bucket, work.wanted))
@@ -120,6 +130,8 @@ def _survey(work: Work) -> None:
                 raise
             place.unreachable = str(refused)
     work.refuse_nodes(took_part)
+    if work.records:
+        work.refuse_nodes(why=REMEMBERS)
 
 
 def _summarize(work: Work) -> None:
@@ -128,8 +140,32 @@ def _summarize(work: Work) -> None:
         work.say(f"  {place.role} bucket {place.bucket}: {place.unreachable or in_words(place.there)}")
     if not any(place.there for place in work.places):
         work.say("  Nothing of it is there: it was erased before, or is named otherwise", "yellow")
+    if work.records:
+        work.say(f"  {counted(len(work.records), 'place')} in the queue too: emptied first, so that no node takes it")
+    if work.of_the_stack:
+        removal = f"run `trainwright queue remove {work.wanted.name} --stack {work.cluster.stack}`"
+        when, act = (", before all that waits", removal) if work.cluster.queue else ("", "give the stack another job")
+        work.say(
+            f"  It is the stack's own run: the next node begins it anew{when}. Then {act}, or take the cluster down, "
+            "to keep it from that",
+            "yellow",
+        )
     if not work.cluster.evidence_key:
         work.say("  The stack has no key that signs (`audit.enabled`): the certificate will not be signed", "yellow")
+
+
+def _empty(work: Work) -> None:
+    """Have the run's places in the queue be nobody's turn. Raises `Refused`; nothing was erased then.
+
+    It comes before the run's outcome goes, without which it waits. A node that comes after this reads the empty
+    records, and one that came before is seen now. A place without an object would be given again, if the last.
+    """
+    for key in work.records:
+        work.cloud.put(work.cluster.bucket, key, ERASED)
+    work.refuse_nodes(why=REMEMBERS)
+    shown = ", ".join(work.records[:5]) + (" and more" if len(work.records) > 5 else "")
+    emptied = counted(len(work.records), "empty record")
+    work.kept.append(f"{emptied} of the queue ({shown}), to keep the place: its number is not given again")
 
 
 def _remove(work: Work, erased: Listing) -> None:

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import aws
-from cli.erasure.scope import Hold, Mirror, Retired, Upload, Version
+from cli.erasure.scope import LARGEST_RECORD, Hold, Mirror, Retired, Upload, Version
 from cli.errors import Refused
 from cli.words import plain
 
@@ -104,6 +104,16 @@ class Aws:
             return bool(head.get("SSEKMSKeyId") != key)
 
         return self._those(other, versions, f"how bucket {bucket} is encrypted")
+
+    def reading(self, bucket: str, versions: list[Version], judge: Callable[[bytes], bool]) -> set[Version]:
+        """See `Cloud.reading`."""
+        client = self._client("s3")
+
+        def judged(version: Version) -> bool:
+            body = client.get_object(Bucket=bucket, Key=version.key, VersionId=version.id)["Body"]
+            return judge(body.read(LARGEST_RECORD))
+
+        return self._those(judged, versions, f"what is in the queue in bucket {bucket}")
 
     @staticmethod
     def _those(judge: Callable[[Version], bool], versions: list[Version], asked: str) -> set[Version]:

@@ -218,6 +218,8 @@ def _content(body: Mapping[str, Any]) -> Iterator[str]:
         yield plain("remains: " + ", ".join(f"{name} {value}" for name, value in sorted(remaining.items())))
     if body["remaining"] > len(body["remains"]):
         yield f"remains: {body['remaining'] - len(body['remains']):,} more"
+    for kept in body.get("kept", ()):
+        yield plain(f"kept: {kept}")
     for unseen in body["unseen"]:
         yield plain(f"not seen: {unseen}")
 

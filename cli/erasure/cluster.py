@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cli.erasure.scope import Cloud
 from cli.errors import Refused
 from cli.workspace import Workspace
+from trainer.node.queue import Queue
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as its stack tells of it. `window_days`: how long a key of it waits to be gone."""
+    """A cluster as its stack tells of it. `run`: the one that its nodes have from the stack itself; `window_days`: how
+    long a key of it waits to be gone; `queue`: where it has one.
+    """
 
     stack: str
     local: bool
@@ -26,6 +29,7 @@ class Cluster:
     audit_bucket: str = ""
     lustre: bool = False
     window_days: int = 7
+    queue: Queue | None = field(default=None, compare=False)
 
     @staticmethod
     def of(workspace: Workspace) -> Cluster:
@@ -35,18 +39,20 @@ class Cluster:
         if spec.cloud != "aws":
             raise Refused(f"erase works on AWS; the store of {spec.cloud} is not there yet. Nothing was erased")
         workspace.bucket()
+        queue = workspace.queue() if "queueUrl" in outputs else None
         return Cluster(
             workspace.stack,
             workspace.local,
             spec.region,
             str(outputs["bucket"]),
             tuple(str(outputs[name]) for name in ("group", "dataGroup") if name in outputs),
-            str(outputs["run"]),
+            queue.own.run if queue else str(outputs["run"]),
             str(outputs["keyArn"]),
             str(outputs.get("evidenceKeyArn", "")),
             str(outputs.get("auditBucket", "")),
             spec.storage.lustre is not None,
             30 if spec.production else 7,
+            queue,
         )
 
 

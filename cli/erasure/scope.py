@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, Protocol
@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from cli.errors import Refused
 from components.spec import NAME
 from trainer import layout
+from trainer.node.queue import ERASED
 
 SEGMENT = "subject="
 """Begins the folder that holds what is of one person."""
@@ -150,6 +151,9 @@ class Cloud(Protocol):
     def tagged(self, bucket: str, versions: list[Version], tag: str, value: str) -> set[Version]:
         """Those of the versions that have the tag."""
 
+    def reading(self, bucket: str, versions: list[Version], judge: Callable[[bytes], bool]) -> set[Version]:
+        """Those of the versions, all of them small, whose content is judged so."""
+
     def delete(self, bucket: str, versions: list[Version]) -> dict[Version, str]:
         """Delete up to `BATCH` versions for good. Those that still stand, and why."""
 
@@ -187,6 +191,9 @@ class Cloud(Protocol):
 BATCH = 1000
 """Versions that are deleted by one call (S3 API, DeleteObjects)."""
 
+LARGEST_RECORD = 1 << 20
+"""Bytes of a record in the queue that is read; a job takes some thousands."""
+
 
 @dataclass
 class Tally:
@@ -216,8 +223,11 @@ def line(bucket: str, version: Version) -> bytes:
 def found(cloud: Cloud, bucket: str, wanted: Scope) -> Iterator[list[Version]]:
     """All versions of one object after the other that the scope holds, each object's in order of their ids.
 
-    An object that has the tag in one version is held whole: were the others left, an older one would come back.
+    An object that has the tag in one version is held whole: were the others left, an older one would come back. Of the
+    queue, what names a run is held, and never an emptied record. Raises `Refused`.
     """
+    if wanted.kind == "run":
+        yield from _records(cloud, bucket, wanted.name)
     for prefix in wanted.prefixes:
         groups = groupby(cloud.versions(bucket, prefix), lambda version: version.key)
         for window in _windows(sorted(group, key=lambda version: version.id) for _, group in groups):
@@ -226,6 +236,30 @@ def found(cloud: Cloud, bucket: str, wanted: Scope) -> Iterator[list[Version]]:
             for versions in window:
                 if wanted.holds(versions[0].key) or not tagged.isdisjoint(versions):
                     yield versions
+
+
+def _records(cloud: Cloud, bucket: str, run: str) -> Iterator[list[Version]]:
+    """The versions that name the run, of one record in the queue after the other."""
+    groups = groupby(cloud.versions(bucket, layout.QUEUE), lambda version: version.key)
+    records = (sorted(group, key=lambda version: version.id) for key, group in groups if layout.queue_number(key))
+    for window in _windows(records):
+        asked = [v for versions in window for v in versions if not v.marker and v.size > len(ERASED)]
+        for version in asked:
+            if version.size > LARGEST_RECORD:
+                raise Refused(
+                    f"bucket {bucket}: {version.key} is larger than any record of the queue, so that nobody can tell "
+                    f"whose it is. Delete its version {version.id}, then try again"
+                )
+        naming = cloud.reading(bucket, asked, lambda content: _names(content, run))
+        yield from filter(None, ([v for v in versions if v in naming] for versions in window))
+
+
+def _names(record: bytes, run: str) -> bool:
+    """Whether a record is the run's, even one that no node could take."""
+    try:
+        return bool(json.loads(record)["run"] == run)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def _windows(objects: Iterable[list[Version]]) -> Iterator[list[list[Version]]]:

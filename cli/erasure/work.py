@@ -18,6 +18,7 @@ from cli.erasure.cluster import Cluster
 from cli.erasure.scope import DATASETS, Cloud, Scope, Tally, Upload, Version
 from cli.errors import Refused
 from cli.words import counted, size
+from trainer.node.queue import waiting
 
 MOST_BUCKETS = 16
 """That are followed, replicas of replicas among them."""
@@ -26,6 +27,9 @@ MOST_TOLD = 1000
 """Things that remain which a certificate names; it counts all."""
 
 MOST_SHOWN = 20
+
+COPIES = "may hold copies on disk and write more"
+REMEMBERS = "may know it from the queue and would train it anew"
 
 
 def now() -> str:
@@ -70,6 +74,15 @@ class Work:
     remains: list[dict[str, str]] = field(default_factory=list)
     remaining: int = 0
     unseen: list[str] = field(default_factory=list)
+    records: list[str] = field(default_factory=list)
+    """Of the queue, in the cluster's bucket, that name the run."""
+    kept: list[str] = field(default_factory=list)
+    """What stays on purpose, in words."""
+
+    @property
+    def of_the_stack(self) -> bool:
+        """Whether it is of the stack's own run, which its nodes have without anybody's submitting it."""
+        return self.wanted.kind == "run" and self.wanted.name == self.cluster.run
 
     def say(self, text: str, style: str = "") -> None:
         """A line for the user."""
@@ -91,10 +104,10 @@ class Work:
     def begin(self) -> None:
         """See who asks, and find the cluster's bucket and all that it is replicated to. Raises `Refused`."""
         self.by = self.cloud.caller()
-        waiting = [Place(self.cluster.bucket, "data")]
+        ahead = [Place(self.cluster.bucket, "data")]
         known = {self.cluster.bucket}
-        while waiting:
-            place = waiting.pop(0)
+        while ahead:
+            place = ahead.pop(0)
             self.places.append(place)
             try:
                 more = [name for name in self.cloud.replicas(place.bucket) if name not in known]
@@ -106,10 +119,10 @@ class Work:
             known |= set(more)
             if len(known) > MOST_BUCKETS:
                 raise Refused(f"bucket {self.cluster.bucket} is replicated to {MOST_BUCKETS} buckets or more")
-            waiting += [Place(name, "replica") for name in more]
+            ahead += [Place(name, "replica") for name in more]
 
-    def refuse_nodes(self, named: Iterable[str] | None = None) -> None:
-        """Raise `Refused` where a node is there that may hold copies: any, or one of those `named`."""
+    def refuse_nodes(self, named: Iterable[str] | None = None, why: str = COPIES) -> None:
+        """Raise `Refused` where a node is there that is in the way: any, or one of those `named`."""
         live = self.cloud.nodes(self.cluster.groups)
         holding = sorted(live if named is None else live & set(named))
         if not holding:
@@ -120,13 +133,28 @@ class Work:
         )
         shown = ", ".join(holding[:5]) + (" and more" if len(holding) > 5 else "")
         raise Refused(
-            f"{counted(len(holding), 'node')} ({shown}) may hold copies on disk and write more; nothing was erased. "
+            f"{counted(len(holding), 'node')} ({shown}) {why}; nothing was erased. "
             f"End them (`{ending}`), wait until they are gone, then try again; `trainwright up` brings them back"
         )
 
+    def refuse_waiting(self) -> None:
+        """Raise `Refused` where a run waits in the queue that needs the dataset."""
+        if self.wanted.kind != "dataset" or self.cluster.queue is None:
+            return
+        needing = [
+            turn.run for turn in waiting(self.cluster.queue.places()) if turn.job.get("dataset") == self.wanted.name
+        ]
+        if needing:
+            run, stack = needing[0], self.cluster.stack
+            more = f" (and {counted(len(needing) - 1, 'run')} more)" if needing[1:] else ""
+            raise Refused(
+                f"run {run}{more} waits in the queue and would fail for want of {self.wanted}; nothing was erased. Let "
+                f"it end, or take it out (`trainwright queue remove {run} --stack {stack}`), then try again"
+            )
+
     def late_nodes(self) -> None:
         """Tell of nodes that are there now, where none was when it began."""
-        if self.wanted.kind == "run" and self.wanted.name != self.cluster.run:
+        if self.wanted.kind == "run" and not self.of_the_stack:
             return
         try:
             for node in sorted(self.cloud.nodes(self.cluster.groups)):
@@ -169,6 +197,8 @@ class Work:
             self.say(f"remains: {which}: {told['why']}{until}", "yellow")
         if self.remaining > MOST_SHOWN:
             self.say(f"remains: {self.remaining - MOST_SHOWN:,} more", "yellow")
+        for what in self.kept:
+            self.say(f"kept: {what}")
         for what in self.unseen:
             self.say(f"not seen: {what}")
         if self.remaining:
@@ -221,6 +251,7 @@ class Work:
             "state": state,
             "remains": [self._nameless(told) for told in self.remains],
             "remaining": self.remaining,
+            "kept": self.kept,
             "unseen": self.unseen,
             **more,
         }

@@ -6,6 +6,9 @@ counted by a rule without a target, whose metric an alarm watches over an hour: 
 policy sets the group to zero. There it stays until somebody has set it to another size, which the alarm undoes for as
 long as the hour still holds the failures.
 
+That a rule without a target is counted is how the metric is described ("the number of rules that have run and matched
+with any event"; EventBridge user guide, "Monitoring Amazon EventBridge"); it is unverified on a real account.
+
 Counted are terminations after a failed check alone. Launches that fail are not: they cost nothing, and waiting for
 capacity is no fault. A spot node that is taken back without a replacement fails the check too; its notice is an event
 of the account's, without the group's name, so notices are subtracted, whosever they are. What can't be told apart: a

@@ -54,7 +54,12 @@ def trainer_policy(ours: Ours) -> Document:
     Listing is not limited to prefixes, for the reason that `node_policy` gives.
     """
     return document(
-        {"Sid": "List", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": ours.bucket},
+        {
+            "Sid": "List",
+            "Effect": "Allow",
+            "Action": ["s3:ListBucket", "s3:ListBucketMultipartUploads"],
+            "Resource": ours.bucket,
+        },
         {
             "Sid": "Read",
             "Effect": "Allow",
@@ -67,8 +72,15 @@ def trainer_policy(ours: Ours) -> Document:
         {
             "Sid": "PutDatasets",
             "Effect": "Allow",
-            "Action": ["s3:PutObject", "s3:AbortMultipartUpload"],
+            "Action": ["s3:PutObject", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload"],
             "Resource": f"{ours.bucket}/{layout.DATASETS}*",
+        },
+        {
+            # An index makes a dataset count; one is taken away before its shards are replaced.
+            "Sid": "ReplaceDatasets",
+            "Effect": "Allow",
+            "Action": "s3:DeleteObject",
+            "Resource": f"{ours.bucket}/{layout.DATASETS}*/index.json",
         },
         {
             "Sid": "UseDataKeyThroughTheBucket",
@@ -111,7 +123,13 @@ def operator_policy(ours: Ours, session_document: str) -> Document:
             ],
             "Resource": "*",
         },
-        {"Sid": "Scale", "Effect": "Allow", "Action": "autoscaling:SetDesiredCapacity", "Resource": ours.group},
+        {
+            # A group that its breaker has stopped launches again by both.
+            "Sid": "Scale",
+            "Effect": "Allow",
+            "Action": ["autoscaling:SetDesiredCapacity", "autoscaling:ResumeProcesses"],
+            "Resource": ours.group,
+        },
         {
             "Sid": "OpenSessionsOnNodes",
             "Effect": "Allow",

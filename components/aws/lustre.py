@@ -14,7 +14,6 @@ import pulumi_aws as aws
 
 from components import layout
 from components.aws.network import Network
-from components.aws.security import kept
 from components.aws.storage import Storage
 from components.plan import Plan
 from components.spec import Lustre
@@ -48,9 +47,12 @@ def declare(
     """Declare the file system, its security group, and its link to the bucket's datasets.
 
     Without backups, which AWS doesn't make of a file system that is linked to a bucket: the bucket has all that it had
-    (FSx for Lustre user guide, "Working with backups").
+    (FSx for Lustre user guide, "Working with backups"). For that reason, too, it goes with the stack, in production
+    once its protection is taken off: left in the account, it would be billed, and hold the subnet and the security
+    group that the stack then can't delete.
     """
-    name, tags, options = f"{plan.name}-warm", dict(plan.tags), kept(plan, child)
+    name, tags = f"{plan.name}-warm", dict(plan.tags)
+    options = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(protect=plan.spec.production))
     group, rules = _security_group(plan, network, child)
     system = aws.fsx.LustreFileSystem(
         name,

@@ -11,6 +11,7 @@ import pulumi_aws as aws
 
 from components.aws.security import Document, Identity, document
 from components.cost import cost
+from components.egress import measured
 from components.plan import Plan
 from components.scaling import ACTIVE, ASKED_MINUTES, FABRIC, GPU, Step, idle_minutes, namespace, steps
 from components.spec import Scaling
@@ -18,6 +19,9 @@ from components.spec import Scaling
 WAITING = ("ApproximateNumberOfMessagesVisible",)
 MESSAGES = (*WAITING, "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 """Of a queue: what waits, is worked on, and is to come (SQS developer guide, "Available CloudWatch metrics")."""
+
+LATE_MINUTES = 3
+"""By how much the nodes' metrics may be late: they send one a minute, which CloudWatch shows within two."""
 
 Graph = tuple[str, str, list[list[Any]]]
 """A graph of a dashboard: title, statistic, metrics."""
@@ -62,9 +66,9 @@ def scaling_graphs(plan: Plan, group: str, bucket: str, queue: str | None) -> It
             [[{"expression": f"nodes * {price:.4f}", "label": line.purchase, "id": "cost"}], hidden],
         )
     space = namespace(bucket)
-    if plan.spec.scaling and plan.instance.gpus:
+    if measured(plan.spec) and plan.instance.gpus:
         yield ("GPUs, % used", "Average", [[space, GPU], [space, "GPUMemoryUtilization"]])
-    if plan.spec.scaling and plan.efa:
+    if measured(plan.spec) and plan.efa:
         yield ("Fabric, bytes a second and node", "Average", [[space, FABRIC]])
     if queue:
         names = ["AWS/SQS", "", "QueueName", queue]
@@ -84,10 +88,11 @@ def declare(
 ) -> None:
     """Declare what the spec asks for beside the queue, which nodes are told of and is there before them."""
     scaling = plan.spec.scaling
+    if measured(plan.spec):
+        policy = bucket.bucket.apply(lambda name: json.dumps(metrics_policy(name)))
+        aws.iam.RolePolicy(f"{plan.name}-metrics", role=identity.role.id, policy=policy, opts=child)
     if scaling is None:
         return
-    policy = bucket.bucket.apply(lambda name: json.dumps(metrics_policy(name)))
-    aws.iam.RolePolicy(f"{plan.name}-metrics", role=identity.role.id, policy=policy, opts=child)
     space = bucket.bucket.apply(namespace)
     if scaling.gpu_target:
         _follow_gpus(plan, scaling.gpu_target, scaling, group, space, child)
@@ -138,8 +143,14 @@ def _meet_backlog(
     `waiting / nodes > backlog` is watched as `waiting / backlog - nodes > 0`, the nodes that are short: the same, but
     it divides by no zero and says by itself how many to add. They are added by number. A percentage of no node is none,
     and an exact size, taken from a backlog that shrinks as work is handed out, would end nodes that are at it. A queue
-    that holds nothing, or a minute that lacks either metric, decides nothing. Nodes on their way count as there (Auto
+    that holds nothing, or a minute that lacks what waits, decides nothing. Nodes on their way count as there (Auto
     Scaling user guide, "Set the default instance warmup"), so that the alarm's next minutes add no more.
+
+    A minute that lacks the nodes' number has that of the minute before, and where there is none the most that there may
+    be: what is missing counts as zero in a sum, as some have found (compiler-explorer/infra#1661), and zero nodes would
+    have a whole fleet added to one that is there. The number before, as the newest minute often is late: an alarm that
+    finds it filled with the most, again and again, would ask for nothing (CloudWatch user guide, "Using metric math",
+    on `FILL`).
 
     It knows nothing of the breaker: an alarm can't ask for another's state, and a composite one can't scale (CloudWatch
     user guide). A backlog that is left in the queue goes on asking, which is why the breaker suspends launches.
@@ -162,7 +173,8 @@ def _meet_backlog(
         metric_queries=[
             _asked("waiting", "AWS/SQS", WAITING[0], "Maximum", {"QueueName": queue.name}),
             _asked("nodes", "AWS/AutoScaling", "GroupInServiceInstances", "Maximum", in_service),
-            _answer(f"waiting / {backlog} - nodes", "Nodes short"),
+            {"id": "known", "expression": "FILL(nodes, REPEAT)", "label": "Nodes", "return_data": False},
+            _answer(f"waiting / {backlog} - FILL(known, {plan.fleet.max})", "Nodes short"),
         ],
         evaluation_periods=ASKED_MINUTES,
         comparison_operator="GreaterThanOrEqualToThreshold",
@@ -184,8 +196,12 @@ def _rest(
 ) -> None:
     """Set the group to zero once nodes have said, minute for minute, that their run has ended, and nothing is queued.
 
-    That nodes are silent says nothing: a fault of metrics must not end a run. A queue's silence says that it is empty,
-    as SQS counts only what there is.
+    That nodes are silent says nothing: a fault of metrics must not end a run. So a minute without their word counts as
+    one with a run, whatever a sum makes of what is missing: nothing, as documented, or zero (see `_meet_backlog`). A
+    queue's silence says that it is empty, as SQS counts only what there is.
+
+    The newest minutes come late and are filled so too. The alarm looks a few further back than it needs, as is advised
+    (CloudWatch user guide, "Using metric math", on `FILL`): else it would never be on.
     """
     name = f"{plan.name}-idle-to-zero"
     policy = aws.autoscaling.Policy(
@@ -197,7 +213,7 @@ def _rest(
         opts=child,
     )
     queries = [_asked("active", space, ACTIVE, "Maximum", {})]
-    expression = "active"
+    expression = "FILL(active, 1)"
     for query, metric in zip(("waiting", "handed", "coming"), MESSAGES if queue else (), strict=False):
         assert queue is not None
         queries.append(_asked(query, "AWS/SQS", metric, "Maximum", {"QueueName": queue.name}))
@@ -207,7 +223,8 @@ def _rest(
         alarm_description=f"Cluster {plan.name} has had no run{' and no message' * bool(queue)} for {minutes} minutes: "
         "its group is set to zero",
         metric_queries=[*queries, _answer(expression, "Runs and messages")],
-        evaluation_periods=minutes,
+        evaluation_periods=minutes + LATE_MINUTES,
+        datapoints_to_alarm=minutes,
         comparison_operator="LessThanOrEqualToThreshold",
         threshold=0,
         treat_missing_data="notBreaching",

@@ -262,7 +262,8 @@ def declare_objects(
 ) -> list[pulumi.Resource]:
     """Declare what nodes find in the bucket at boot: the bundle, the user's own code, and the fleet's sizes.
 
-    The first page of the run's audit record comes with them.
+    The first page of the run's audit record comes with them, and the run itself where there is a queue. That is written
+    once: nodes are not replaced at the same moment, if at all, and must not disagree on which run comes first.
     """
     fleet = {"min": plan.fleet.min, "desired": plan.fleet.desired, "max": plan.fleet.max}
     bucket = storage.bucket
@@ -275,10 +276,22 @@ def declare_objects(
                 bucket=bucket.id,
                 key=code.key,
                 source=pulumi.FileAsset(str(code.write(default_folder()))),
-                opts=child,
+                # Named by its hash; a run that waits in the queue may need it once the file names another folder.
+                opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(retain_on_delete=True)),
             )
         ]
         if code
+        else []
+    )
+    once = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(ignore_changes=["content"]))
+    turn = {"run": plan.run.id, "job": dict(plan.run.job), "number": 0, "by": "", "submitted": 0.0}
+    first = (
+        [
+            aws.s3.BucketObjectv2(
+                f"{plan.name}-own", bucket=bucket.id, key=layout.OWN, content=json.dumps(turn), opts=once
+            )
+        ]
+        if plan.spec.scaling and plan.spec.scaling.queue
         else []
     )
     launched = record.launch(plan, bundle)
@@ -288,12 +301,11 @@ def declare_objects(
         bucket=bucket.id,
         key=record.key(launched),
         content=caller(child).apply(lambda who: json.dumps({"by": who, **launched}, indent=1)),
-        opts=pulumi.ResourceOptions.merge(
-            child, pulumi.ResourceOptions(retain_on_delete=True, ignore_changes=["content"])
-        ),
+        opts=pulumi.ResourceOptions.merge(once, pulumi.ResourceOptions(retain_on_delete=True)),
     )
     return [
         *own,
+        *first,
         declared,
         aws.s3.BucketObjectv2(
             f"{plan.name}-bundle",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from policies import leaks
 from policies.checks import both, equal, failed, passed, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, Verdict
-from policies.documents import Statement, statements
+from policies.documents import Statement, lets_everybody_in, statements
 from policies.resources import Resource
 from policies.values import UNKNOWN, Undecided, spread
 
@@ -55,6 +57,12 @@ NARROWING = frozenset(
 )  # fmt: skip
 """Keys of conditions that leave somebody in particular of everybody (IAM user guide, "AWS global condition context
 keys")."""
+
+SOME_ROLE = (
+    *(f"arn:{partition}:iam::0:role/\0" for partition in ("aws", "aws-cn", "aws-us-gov")),
+    "acs:ram::0:role/\0",
+)
+"""A role of a name that nobody can write: what takes it in, whatever the account, takes in every role of one."""
 
 HANDS_ON = ("iam:PassRole", "ram:PassRole", "sts:AssumeRole")
 """Actions by which an identity gets another's rights."""
@@ -110,8 +118,15 @@ def _whole_service(statement: Statement) -> str:
     return f"{_named(statement)} allows {', '.join(whole)} on everything" if whole else ""
 
 
+def _every_role(pattern: str) -> bool:
+    """The pattern takes in every role, of one account or of all."""
+    anywhere = re.sub(r":(\d+|\$\{[^}]*\}):", ":*:", pattern)
+    return any(fnmatchcase(role, anywhere) for role in SOME_ROLE)
+
+
 def _passes_any_role(statement: Statement) -> str:
-    if not statement.allow or statement.conditions or "*" not in statement.resources:
+    everywhere = statement.not_resources or any(_every_role(pattern) for pattern in statement.resources)
+    if not statement.allow or statement.conditions or not everywhere:
         return ""
     if statement.not_actions or {"*", "*:*"} & set(statement.actions):
         return ""  # told by other controls
@@ -120,9 +135,7 @@ def _passes_any_role(statement: Statement) -> str:
 
 
 def _trusts_everybody(statement: Statement) -> str:
-    narrowed = {key for _, key in statement.conditions} & NARROWING
-    open_ = statement.allow and (statement.of_everyone or statement.not_principals) and not narrowed
-    return f"{_named(statement)} lets everybody take the role" if open_ else ""
+    return f"{_named(statement)} lets everybody take the role" if lets_everybody_in(statement, NARROWING) else ""
 
 
 def _not_administrators(path: str) -> Check:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from policies.checks import both, equal, failed, never, passed, undecided, where
 from policies.control import Check, Control, Judgement, Severity, Verdict
-from policies.documents import Statement, statements
+from policies.documents import Statement, lets_everybody_in, statements
 from policies.resources import Resource
 from policies.values import UNKNOWN
 
@@ -31,10 +31,9 @@ NARROWING = (
     "aws:principalarn",
     "aws:principalaccount",
     "kms:calleraccount",
-    "kms:viaservice",
 )
 """Keys of conditions that leave somebody in particular of everybody (IAM user guide, "AWS global condition context
-keys"; KMS developer guide, "AWS KMS condition keys")."""
+keys"; KMS developer guide, "AWS KMS condition keys"). kms:ViaService is none: everybody may come by a service."""
 
 LEAST_WAIT_DAYS = 7
 HANDS_ON = frozenset({"CreateGrant"})
@@ -68,13 +67,12 @@ def _everybody(resource: Resource) -> Iterator[Judgement]:
     elif document is None:
         yield passed("policy", "not set, which lets the account alone decide")
     else:
-        open_ = [statement.sid or "a statement" for statement in statements(document) if _lets_everybody(statement)]
+        open_ = [
+            statement.sid or "a statement"
+            for statement in statements(document)
+            if lets_everybody_in(statement, NARROWING)
+        ]
         yield failed("policy", f"{', '.join(open_)} lets everybody in") if open_ else passed("policy", "is narrow")
-
-
-def _lets_everybody(statement: Statement) -> bool:
-    narrowed = {key for _, key in statement.conditions} & set(NARROWING)
-    return statement.allow and (statement.of_everyone or statement.not_principals) and not narrowed
 
 
 def _root_decides(resource: Resource) -> Iterator[Judgement]:

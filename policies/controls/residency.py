@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -70,15 +71,21 @@ def _in_regions(allowed: tuple[str, ...]) -> Check:
 
 
 def _zones(path: str, allowed: tuple[str, ...]) -> Check:
-    """The zone lies in a region that is allowed: a zone's name begins with its region's."""
+    """The zone lies in a region that is allowed: its name is the region's and a letter.
+
+    After a digit the letter follows at once (`us-east-1a`, Alibaba Cloud's `ap-southeast-1a` too), after a word by a
+    hyphen (`cn-hangzhou-h`). Local zones (`us-east-1-bos-1a`) and other regions (`cn-hangzhou-finance`) add more.
+    Sources: EC2 user guide, "Regions and Zones"; ECS user guide, "Regions and zones".
+    """
+    zones = [re.compile(re.escape(region) + ("[a-z]" if region[-1:].isdigit() else "-[a-z]")) for region in allowed]
 
     def check(resource: Resource) -> Iterator[Judgement]:
         zone = resource.at(path)
         if zone is UNKNOWN:
             yield undecided(path)
         elif zone:
-            inside = any(str(zone).startswith(region) for region in allowed)
-            yield passed(path, zone) if inside else failed(path, f"{zone} lies in none of {', '.join(allowed)}")
+            inside = any(pattern.fullmatch(str(zone)) for pattern in zones)
+            yield passed(path, zone) if inside else failed(path, f"{zone} is no zone of {', '.join(allowed)}")
 
     return check
 

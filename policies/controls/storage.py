@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from policies.checks import both, equal, failed, governed, passed, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
-from policies.documents import Statement, statements
+from policies.documents import Statement, lets_everybody_in, statements
 from policies.resources import Resource, Stack
 from policies.values import UNKNOWN, Undecided, spread
 
@@ -72,9 +72,7 @@ def _policies(types: tuple[str, ...], test: Callable[[Statement], str]) -> Stack
 
 
 def _public(statement: Statement) -> str:
-    narrowed = {key for _, key in statement.conditions} & NARROWING
-    open_ = statement.allow and (statement.of_everyone or statement.not_principals) and not narrowed
-    return f"{statement.sid or 'a statement'} lets everybody in" if open_ else ""
+    return f"{statement.sid or 'a statement'} lets everybody in" if lets_everybody_in(statement, NARROWING) else ""
 
 
 def _private_acl(path: str) -> Check:
@@ -100,15 +98,27 @@ def _lifecycle(test: Callable[[Mapping[str, object]], bool], what: str) -> Check
 
     def check(resource: Resource) -> Iterator[Judgement]:
         path = "rules" if resource.at("rules") is not None else "lifecycleRules"
-        rules = [value for _, value in spread(resource.props, f"{path}.*")]
-        if any(rule is UNKNOWN for rule in rules):
-            yield undecided(path)
-        elif any(_enabled(rule) and test(rule) for rule in rules):
-            yield passed(path, what)
-        else:
-            yield failed(path, f"no rule {what}")
+        unsure = False
+        for _, rule in spread(resource.props, f"{path}.*"):
+            try:
+                if rule is not UNKNOWN and _enabled(rule) and test(rule) and _of_everything(rule):
+                    yield passed(path, what)
+                    return
+                unsure |= rule is UNKNOWN
+            except Undecided:
+                unsure = True
+        yield undecided(path) if unsure else failed(path, f"no rule of everything in the bucket {what}")
 
     return check
+
+
+def _of_everything(rule: Mapping[str, object]) -> bool:
+    """Neither prefix, tags nor filter leave anything out (BucketLifecycleRule of pulumi_aws and pulumi_alicloud)."""
+    return not any(_says_something(rule.get(name)) for name in ("prefix", "tags", "filter"))
+
+
+def _says_something(part: object) -> bool:
+    return any(_says_something(value) for value in part.values()) if isinstance(part, Mapping) else bool(part)
 
 
 def _enabled(rule: Mapping[str, object]) -> bool:
@@ -124,6 +134,14 @@ def _aborts(rule: Mapping[str, object]) -> bool:
 
 def _expires_old(rule: Mapping[str, object]) -> bool:
     return bool(rule.get("noncurrentVersionExpiration") or rule.get("noncurrentVersionExpirations"))
+
+
+def _cleaned(check: Check) -> dict[str, StackCheck]:
+    """A bucket's lifecycle, inline or of its own, by cloud."""
+    return {
+        "aws:s3/bucket:Bucket": _inline_or("lifecycleRules", check, governed(LIFECYCLES, "bucket", "lifecycle", check)),
+        OSS: lambda resource, _stack: check(resource),
+    }
 
 
 def _kept_by_lock(resource: Resource, stack: Stack) -> Iterator[Judgement]:
@@ -267,14 +285,7 @@ CONTROLS: tuple[Control, ...] = (
         Severity.LOW,
         "Add a lifecycle rule that aborts incomplete multipart uploads",
         {},
-        in_stack={
-            "aws:s3/bucket:Bucket": _inline_or(
-                "lifecycleRules",
-                _lifecycle(_aborts, "aborts incomplete uploads"),
-                governed(LIFECYCLES, "bucket", "lifecycle", _lifecycle(_aborts, "aborts incomplete uploads")),
-            ),
-            OSS: lambda resource, _stack: _lifecycle(_aborts, "aborts incomplete uploads")(resource),
-        },
+        in_stack=_cleaned(_lifecycle(_aborts, "aborts incomplete uploads")),
     ),
     Control(
         "STO-CLEAN-02",
@@ -283,13 +294,6 @@ CONTROLS: tuple[Control, ...] = (
         Severity.LOW,
         "Add a lifecycle rule that expires noncurrent versions: they are paid for, and hold what was to be deleted",
         {},
-        in_stack={
-            "aws:s3/bucket:Bucket": _inline_or(
-                "lifecycleRules",
-                _lifecycle(_expires_old, "expires noncurrent versions"),
-                governed(LIFECYCLES, "bucket", "lifecycle", _lifecycle(_expires_old, "expires noncurrent versions")),
-            ),
-            OSS: lambda resource, _stack: _lifecycle(_expires_old, "expires noncurrent versions")(resource),
-        },
+        in_stack=_cleaned(_lifecycle(_expires_old, "expires noncurrent versions")),
     ),
 )

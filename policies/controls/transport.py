@@ -34,37 +34,36 @@ def denies_without_tls(statement: Statement, *actions: str) -> bool:
         statement.condition(operator, "aws:SecureTransport") == ("false",)
         for operator in ("Bool", "BoolIfExists", "StringEquals", "StringEqualsIgnoreCase")
     )
+    return _refuses(statement, *actions) and insecure and len(statement.conditions) == 1
+
+
+def _refuses(statement: Statement, *actions: str) -> bool:
+    """The statement refuses everybody one of these actions (in lower case), or all."""
     refused = {action.lower() for action in statement.actions} & {"*", *actions}
-    return (
-        bool(_of_all(statement) and refused and not statement.not_actions and insecure)
-        and len(statement.conditions) == 1
-    )
-
-
-def _of_all(statement: Statement) -> bool:
-    """The statement refuses something to everybody."""
-    return not statement.allow and statement.of_everyone and not statement.not_principals
+    everybody = statement.of_everyone and not statement.not_principals
+    return not statement.allow and everybody and bool(refused) and not statement.not_actions
 
 
 def _whole(found: Iterable[Statement]) -> bool:
     """Together, these name a bucket itself and its objects, which S3 tells apart (prowler#1481)."""
     names = {name for statement in found if not statement.not_resources for name in statement.resources}
-    objects = {name.removesuffix("/*") for name in names if name.endswith("/*")}
+    buckets = {name for name in names if "/" not in name}
     # One pattern for both (`*`, `…:::name*`).
-    both = any(name.endswith("*") and not name.endswith("/*") for name in names)
-    return both or bool(names & objects)
+    both = any(name.endswith("*") for name in buckets)
+    return both or any(f"{name}/*" in names for name in buckets)
 
 
 def denies_old_tls(statement: Statement, least: str) -> bool:
     """The statement refuses everybody versions of TLS below `least`; requests of AWS's own services may be exempt."""
-    versions = [
-        value
-        for operator in ("NumericLessThan", "NumericLessThanIfExists")
-        for value in statement.condition(operator, "s3:TlsVersion")
-    ]
-    others = {key for _, key in statement.conditions} - {"s3:tlsversion", "aws:principalisawsservice"}
-    return bool(
-        _of_all(statement) and not others and versions and all(float(version) >= float(least) for version in versions)
+    old = [("NumericLessThan", "s3:tlsversion"), ("NumericLessThanIfExists", "s3:tlsversion")]
+    exempt = [("Bool", "aws:principalisawsservice"), ("BoolIfExists", "aws:principalisawsservice")]
+    versions = [value for condition in old for value in statement.conditions.get(condition, ())]
+    return (
+        _refuses(statement, "s3:*")
+        and set(statement.conditions) <= {*old, *exempt}
+        and all(statement.conditions.get(condition, ("false",)) == ("false",) for condition in exempt)
+        and bool(versions)
+        and all(float(version) >= float(least) for version in versions)
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from cli import audit
+from cli.retry import pardon
 from trainer import layout
 from trainer.store import FileStore
 from trainer.train.checkpoint import Manifest, discard, publish, write
@@ -110,6 +111,20 @@ def test_tries_and_how_they_ended_are_all_there(story: Story) -> None:
     assert told.index("failed: boom") < told.index("succeeded: every worker ended well")
     assert "tried again by arn:someone" in told
     assert "has not ended" not in told
+
+
+def test_a_try_leaves_the_times_of_what_came_before_it(story: Story) -> None:
+    """`trainwright retry` copies the outcome, hours or days later."""
+    failed = {"succeeded": False, "reason": "boom", "ended": BEGAN + 5 * HOUR}
+    story.put(layout.OUTCOME, failed, 5)
+    before = story.read().generations
+    story.put(layout.audit_retry(pardon("r-1", story.store)), {"by": "arn:someone"}, 29)
+    story.touch(layout.past_outcome(BEGAN + 5 * HOUR), 29)
+    story.generation(2, 30, "i-1")
+    told = story.told()
+    assert f"{audit.stamp(BEGAN + 5 * HOUR)}  failed: boom" in told
+    assert story.read().generations[:1] == before
+    assert story.read().outcomes[0]["at"] == BEGAN + 5 * HOUR
 
 
 def test_a_cost_with_an_unknown_price_is_unknown_and_never_too_low(story: Story) -> None:

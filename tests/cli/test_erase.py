@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,12 @@ from rich.console import Console
 from cli.erasure import certificate, erase
 from cli.erasure.cluster import Cluster
 from cli.erasure.key import erase_key
-from cli.erasure.scope import BATCH, TAG, Hold, Mirror, Retired, Scope, Upload, Version, found, scope
+from cli.erasure.scope import BATCH, LARGEST_RECORD, TAG, Hold, Mirror, Retired, Scope, Upload, Version, found, scope
 from cli.errors import Refused
+from trainer import layout
+from trainer.node.membership import Outcome
+from trainer.node.queue import ERASED, Queue, Turn
+from trainer.store import FileStore
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/evidence"
 DATA_KEY = "arn:aws:kms:us-west-2:123456789012:key/data"
@@ -49,6 +53,8 @@ class Fake:
     written: dict[tuple[str, str], bytes] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     private: Any = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+    content: dict[str, bytes] = field(default_factory=dict)
+    """Of versions, by their ids."""
     deaf: str = ""
     when_deleting: Callable[[], None] = lambda: None
 
@@ -58,6 +64,12 @@ class Fake:
         versions.append(made)
         if subject:
             self.tags.add((made.id, subject))
+        return made
+
+    def submit(self, number: int, run: str, *, bucket: str = "data", size: int = 10, content: bytes = b"") -> Version:
+        made = replace(self.add(layout.queued(number), bucket=bucket), size=size)
+        self.stored[bucket][-1] = made
+        self.content[made.id] = content or Turn(run, {"dataset": "d"}, number, "arn:ada").json()
         return made
 
     def keys(self, bucket: str = "data") -> list[str]:
@@ -81,6 +93,9 @@ class Fake:
     def tagged(self, bucket: str, versions: list[Version], tag: str, value: str) -> set[Version]:
         assert tag == TAG
         return {version for version in versions if (version.id, value) in self.tags}
+
+    def reading(self, bucket: str, versions: list[Version], judge: Callable[[bytes], bool]) -> set[Version]:
+        return {version for version in versions if judge(self.content[version.id])}
 
     def delete(self, bucket: str, versions: list[Version]) -> dict[Version, str]:
         self.calls.append("delete")
@@ -132,6 +147,11 @@ class Fake:
 
     def put(self, bucket: str, key: str, body: bytes) -> None:
         self.written[bucket, key] = body
+        if key.startswith(layout.QUEUE):
+            self.calls.append(f"put {key}")
+            versions = self.stored[bucket]
+            versions.append(Version(key, f"v{len(versions):04d}-emptied", "e", len(body)))
+            self.content[versions[-1].id] = body
 
 
 @pytest.fixture
@@ -351,6 +371,111 @@ def test_evidence_is_never_written_over_and_its_place_is_seen_to_first(
         with pytest.raises(Refused):
             erase(Scope("run", "gpt-1"), CLUSTER, cloud, session.console, out, sure=True)
     assert (there.read_text(), cloud.calls) == ("older", [])
+
+
+# the queue
+
+
+def test_a_run_that_was_submitted_is_nobodys_turn_before_its_outcome_goes(cloud: Fake, session: Session) -> None:
+    """Without its outcome it would be the next to train, by its old and low number."""
+    cloud.add("runs/old-1/control/outcome.json")
+    records = [cloud.submit(1, "old-1"), cloud.submit(3, "old-1", bucket="copy")]
+    others = [cloud.submit(2, "old-10"), cloud.submit(4, "", content=b"no JSON"), cloud.submit(5, "", content=b"[]")]
+    cloud.submit(6, "old-1", content=b'{"run": "old-1"}')
+    cloud.add("queue/old-1.json")
+    cloud.to = {"data": ["copy"]}
+    assert session.erase(Scope("run", "old-1"), cloud) == 0
+    assert cloud.calls[:3] == ["put queue/000001.json", "put queue/000006.json", "delete"]
+    assert [cloud.written["data", key] for key in ("queue/000001.json", "queue/000006.json")] == [ERASED] * 2
+    assert {*others} <= {*cloud.stored["data"]}
+    assert not {*records} & {*cloud.stored["data"], *cloud.stored["copy"]}
+    assert cloud.keys().count("queue/old-1.json") == 1
+    assert [place["erased"]["versions"] for place in session.body["buckets"]] == [3, 1]
+    assert session.body["kept"] == [
+        "2 empty records of the queue (queue/000001.json, queue/000006.json), to keep the place: its number is not "
+        "given again"
+    ]
+    certificate.verify(session.file, session.console)
+    assert session.said.count("kept: 2 empty records") == 2
+
+
+def test_no_node_that_may_remember_a_submitted_run_is_there_when_it_goes(cloud: Fake, session: Session) -> None:
+    """Nodes keep what they read of the queue: an empty record would be news to none of them."""
+    cloud.add("runs/old-1/x")
+    cloud.submit(1, "old-1")
+    cloud.live = {"i-0a"}
+    with pytest.raises(Refused, match=r"i-0a.*may know it from the queue and would train it anew; nothing was erased"):
+        session.erase(Scope("run", "old-1"), cloud)
+    assert not cloud.calls
+    cloud.live = set()
+    session.answers = ["yes"]
+    put = cloud.put
+
+    def come(*call: Any) -> None:
+        put(*call)
+        cloud.live.add("i-0b")
+
+    cloud.put = come  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="i-0b"):
+        session.erase(Scope("run", "old-1"), cloud, sure=False, listing=session.folder / "list")
+    assert "delete" not in cloud.calls
+    assert not (session.folder / "list").exists()
+    cloud.put, cloud.live = put, set()  # type: ignore[method-assign]
+    assert session.erase(Scope("run", "old-1"), cloud, listing=session.folder / "list") == 0
+    assert {*cloud.keys()} == {"queue/000001.json"}
+
+
+def test_a_record_that_can_not_be_deleted_remains_and_is_found_again(cloud: Fake, session: Session) -> None:
+    """It is nobody's turn by then, and only its older versions name the run."""
+    record = cloud.submit(1, "old-1")
+    cloud.failing = {record.id: "InternalError"}
+    assert session.erase(Scope("run", "old-1"), cloud) == 1
+    assert session.body["remains"] == [
+        {"bucket": "data", "key": record.key, "version": record.id, "why": "InternalError"}
+    ]
+    cloud.failing = {}
+    assert session.erase(Scope("run", "old-1"), cloud) == 0
+    assert record not in cloud.stored["data"]
+
+
+def test_a_record_too_large_to_be_read_is_in_the_way_and_not_passed_over(cloud: Fake, session: Session) -> None:
+    cloud.add("runs/old-1/x")
+    cloud.submit(1, "old-1", size=LARGEST_RECORD + 1)
+    with pytest.raises(Refused, match=r"queue/000001\.json is larger"):
+        session.erase(Scope("run", "old-1"), cloud)
+    assert not cloud.calls
+
+
+def test_it_is_said_before_that_the_stacks_own_run_begins_anew(cloud: Fake, session: Session) -> None:
+    cloud.add("runs/gpt-1/x")
+    with pytest.raises(Refused, match="not confirmed"):
+        session.erase(Scope("run", "gpt-1"), cloud, sure=False)
+    assert "the next node begins it anew. Then give the stack another job" in session.said
+    queue = Queue(FileStore(session.folder / "bucket"), Turn("gpt-1", {}))
+    assert session.erase(Scope("run", "gpt-1"), cloud, replace(CLUSTER, queue=queue)) == 0
+    assert "anew, before all that waits. Then run `trainwright queue remove gpt-1 --stack prod`" in session.said
+    assert session.body["kept"] == ["what the stack declares of the run, by which the next node begins it anew"]
+    told = len(session.said)
+    session.erase(Scope("run", "old-1"), cloud)
+    assert "begins it anew" not in session.said[told:]
+
+
+def test_a_dataset_stays_while_a_submitted_run_waits_for_it(cloud: Fake, session: Session) -> None:
+    cloud.add("datasets/d/x")
+    store = FileStore(session.folder / "bucket")
+    cluster = replace(CLUSTER, queue=Queue(store, Turn("gpt-1", {})))
+    for number, (run, dataset) in enumerate((("a", "d"), ("b", "e"), ("c", "d")), 1):
+        store.put(layout.queued(number), Turn(run, {"dataset": dataset}, number).json())
+    for run, named in (("a", r"run a \(and 1 run more\)"), ("c", "run c")):
+        with pytest.raises(
+            Refused, match=rf"^{named} waits.*nothing was erased.*`trainwright queue remove {run} --stack prod`"
+        ):
+            session.erase(Scope("dataset", "d"), cloud, cluster)
+        ended = json.dumps(asdict(Outcome(succeeded=True, reason="", ended=1.0))).encode()
+        store.put(f"{layout.run_prefix(run)}/{layout.OUTCOME}", ended)
+    assert not cloud.calls
+    assert session.erase(Scope("dataset", "d"), cloud, cluster) == 0
+    assert cloud.keys() == []
 
 
 # what remains

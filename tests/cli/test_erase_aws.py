@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ from cli.erasure.key import erase_key
 from cli.erasure.scope import Mirror, Scope, Upload, Version, found
 from cli.errors import Refused
 from cli.workspace import Workspace
+from trainer import layout
+from trainer.node.membership import Outcome
+from trainer.node.queue import ERASED, Queue, Turn
+from trainer.store import S3Store
 
 REGION = "us-west-2"
 LATER = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
@@ -111,6 +115,32 @@ def test_every_version_marker_and_unfinished_upload_of_a_run_goes_and_nothing_el
     assert bucket["erased"] == {"versions": 3, "markers": 1, "uploads": 1, "bytes": 30}
     certificate.verify(tmp_path / "c", console, asked_for)
     assert f"KMS has the same public key for {account.evidence}" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_run_that_was_submitted_never_trains_again_and_no_record_of_it_is_left(
+    account: Account, console: Console, tmp_path: Path
+) -> None:
+    store = S3Store("data", client=account.s3)
+    job = {"name": "gpt", "dataset": "text"}
+
+    def queue() -> Queue:
+        """As a node that comes has it."""
+        return Queue(store, Turn("gpt-1", job))
+
+    for run in ("gpt-1", "a", "b"):
+        queue().add(run, job, "arn:aws:iam::123456789012:user/ada")
+        ended = json.dumps(asdict(Outcome(succeeded=True, reason="", ended=1.0))).encode()
+        store.put(f"{layout.run_prefix(run)}/{layout.OUTCOME}", ended)
+    for run, number in (("a", 1), ("b", 2)):
+        assert erase(Scope("run", run), account.cluster, Aws(REGION), console, tmp_path / run, sure=True) == 0
+        assert queue().next() is None
+        versions = account.s3.list_object_versions(Bucket="data", Prefix=layout.queued(number))
+        assert [version["Size"] for version in versions["Versions"]] == [len(ERASED)]
+        assert told(tmp_path / run)["buckets"][0]["erased"]["versions"] == 2
+    assert {place.turn.run for place in queue().places()} == {"gpt-1"}
+    again = queue().add("c", job, "ada")
+    assert again
+    assert again.number == 3, "a number is never given twice"
 
 
 def test_a_person_is_found_by_folder_and_tag_in_every_dataset_and_run(
@@ -329,6 +359,13 @@ def test_a_cluster_is_known_with_all_that_may_hold_copies(
         account.cluster, stack="prod-us-west", groups=("nodes", "data-nodes"), audit_bucket="audit", lustre=True,
         window_days=30,
     )  # fmt: skip
+    assert cluster.queue is None
+    monkeypatch.setattr(Workspace, "outputs", {**told, "queueUrl": "https://example.com/q"})
+    own = Turn("gpt-0", {"name": "gpt", "dataset": "text"})
+    account.s3.put_object(Bucket="data", Key=layout.OWN, Body=own.json())
+    cluster = Cluster.of(workspace)
+    assert cluster.queue
+    assert (cluster.run, cluster.queue.own) == ("gpt-0", own), "nodes have it from the bucket, whatever `up` declared"
 
 
 def test_the_command_erases_certifies_and_verifies(account: Account, typed: Any, tmp_path: Path) -> None:

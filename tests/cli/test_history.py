@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainer import layout
+
 
 def test_steps_done_again_count_as_last_done(prefix: Any) -> None:
     history = prefix.eventful()
@@ -37,3 +39,9 @@ def test_lines_of_a_users_own_program_are_passed_over(prefix: Any) -> None:
     prefix.lines[1] = ['{"epoch": 1}', "5", '{"event": "mine"}', "[]", "loss=3", '"event"']
     prefix.train(1, 1, 2, 1.0)
     assert [step.step for step in prefix.history().steps] == [1, 2]
+
+
+def test_a_pardoned_run_is_followed_as_any_other(prefix: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    prefix.store.put(layout.pardon(1), b'{"ended": 1.0}')
+    assert list(prefix.history().generations) == [1]

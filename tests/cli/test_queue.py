@@ -7,13 +7,14 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli import audit, aws, queue
+from cli import audit, aws, lifecycle, queue
 from cli.errors import Refused
 from cli.workspace import Workspace
 from components.plan import run_id
 from trainer import layout
 from trainer.node.membership import Outcome
-from trainer.store import FileStore
+from trainer.node.queue import Turn
+from trainer.store import FileStore, Unavailable
 
 JOB = {"name": "gpt", "dataset": "text", "steps": 400}
 STACK = {
@@ -218,6 +219,41 @@ def test_the_run_at_hand_is_what_other_verbs_are_about(bench):
     plan = bench.workspace.plan()[0]
     assert bench.workspace.job(run, plan)["steps"] == 50
     assert bench.workspace.job("own-00000000", plan)["steps"] == 400
+
+
+def test_the_clusters_first_run_is_the_one_that_its_nodes_take_whatever_the_file_declares_later(bench, capsys):
+    first = "gpt-11111111"
+    bench.bucket.put(layout.OWN, Turn(first, {**JOB, "steps": 9}).json())
+    bench.bucket.put("runs/own-00000000/audit/launch-0.json", b'{"bundle_sha256": "beef"}')
+    assert bench.workspace.own == first
+    assert bench.states() == {first: "next"}
+    assert bench.workspace.job(first, bench.workspace.plan()[0])["steps"] == 9
+    lifecycle._unlike(bench.workspace, bench.console)
+    assert f"own run stays {first}. The file's job is another, own-00000000" in capsys.readouterr().out
+    bench.submit()
+    (run,) = submitted(bench)
+    bench.outputs["run"] = run
+    lifecycle._unlike(bench.workspace, bench.console)
+    assert "stays" not in capsys.readouterr().out
+    assert bench.states() == {first: "next", run: "waits"}
+    (page,) = bench.bucket.list(f"runs/{run}/{layout.LAUNCHES}")
+    assert json.loads(bench.bucket.get(page.key))["bundle_sha256"] == "beef"
+
+
+def test_who_may_not_put_a_failure_aside_leaves_the_queue_as_it_was(bench, monkeypatch):
+    bench.submit("steps=50")
+    (run,) = submitted(bench)
+    bench.end(run, succeeded=False, at=3)
+
+    def denied(*_, **__):
+        raise Unavailable("denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "absolve", denied)
+        with pytest.raises(Unavailable):
+            queue.again("c1", bench.console, run)
+    assert [place.turn.number for place in bench.workspace.queue().places()] == [0, 1]
+    assert bench.states()[run] == "failed"
 
 
 def test_a_run_is_taken_out_for_good_and_one_that_trains_only_on_purpose(bench):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import boto3
@@ -17,8 +18,9 @@ from cli.retry import pardon
 from cli.workspace import Workspace
 from components.scaling import LAUNCH, breaker_name
 from trainer import layout
-from trainer.node.peers import Generation, Member, Tally
-from trainer.store import FileStore
+from trainer.node.membership import Membership
+from trainer.node.peers import Card, Generation, Member, Tally
+from trainer.store import FileStore, Unavailable
 
 
 @pytest.fixture
@@ -38,11 +40,14 @@ def test_a_failed_run_loses_its_outcome_and_its_count_of_failures_but_no_history
         record = Generation(number, members, 1, "why", graceful=False, step=0, tally=Tally(fruitless=number - 1))
         store.put(layout.generation(number), record.json())
     outcome = ended(store, succeeded=False)
+    before = {entry.key: entry.etag for entry in store.list(layout.GENERATIONS)}
     pardon("r-1", store)
     assert not store.exists(layout.OUTCOME)
     assert json.loads(store.get(layout.past_outcome(12.0))) == outcome
-    counts = [Generation.parse(store.get(layout.generation(number))).tally.fruitless for number in (1, 2, 3)]
-    assert counts == [0, 1, 0]
+    assert {entry.key: entry.etag for entry in store.list(layout.GENERATIONS)} == before, "history is not rewritten"
+    node = Membership(store, store, Card("b", "10.0.0.2", "t", "b1", 1))
+    node.sync()
+    assert node.generation == replace(record, tally=Tally())
 
 
 def test_a_run_that_goes_on_or_is_done_is_left_alone(store):
@@ -153,6 +158,19 @@ def test_a_stopped_fleet_launches_again_though_its_run_has_not_ended(stopped):
     assert _group(stopped.scaling) == (2, {"AZRebalance"})
     with pytest.raises(Refused, match="has not ended"):
         _retried()
+
+
+def test_an_operator_who_sees_no_bucket_has_a_stopped_fleet_launch_again_and_hears_what_stays_unseen(
+    stopped, store, monkeypatch
+):
+    def denied(*_):
+        raise Unavailable("403: denied")
+
+    stopped.breaker("OK")
+    ended(store, succeeded=False)
+    monkeypatch.setattr(store, "exists", denied)
+    assert _retried().startswith("Whether its run has failed can't be seen (403: denied). The fleet launches nodes")
+    assert _group(stopped.scaling) == (2, {"AZRebalance"})
 
 
 def test_a_size_that_the_queue_asked_for_meanwhile_stays(stopped):

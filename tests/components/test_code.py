@@ -111,6 +111,7 @@ def test_code_is_put_where_nodes_look_and_before_they_boot(folder: Path, mocked:
     records = mocked.cluster(STACK | {"job": OWN | {"code": "mine"}})
     put = records.one("BucketObjectv2", "c1-code")
     assert put.inputs["key"] == packed().key
+    assert put.retain_on_delete, "a run that waits in the queue would find none once the folder has changed"
     assert put.urn in records.one("Group").dependencies
 
 

@@ -11,6 +11,8 @@ def test_nodes_look_where_components_put_and_may_do_what_they_do_there(tmp_path)
     assert trainers.dataset_prefix("d") == layout.DATASETS + "d"
     assert trainers.run_prefix("r") == layout.RUNS + "r"
     assert layout.QUEUE == trainers.QUEUE
+    assert layout.OWN == trainers.OWN
+    assert trainers.queue_number(trainers.OWN) == 0, "it would be a place in the queue"
     assert trainers.queued(1).startswith(layout.QUEUE)
     assert layout.OUTCOME == trainers.OUTCOME
     assert layout.DATA == trainers.DATA

@@ -4,9 +4,14 @@ import pytest
 
 from components.checks import review
 from components.findings import Invalid, Severity
+from components.node_checks import checkpoint_room
 from components.spec import parse
+from trainer.node import preflight
 
 P4D = {"nodes.type": "p4d.24xlarge", "job.batch": 32}
+HUGE = {"job.model.layers": 48, "job.model.width": 12800}
+"""Of 95 billion parameters."""
+
 RESERVED = {"nodes.capacity": "reserved", "nodes.reservation": "cr-0123456789abcdef0"}
 ZONES = {"network.zones": ["us-west-2a", "us-west-2b"]}
 
@@ -49,6 +54,14 @@ WRONG = [
     (
         {"nodes.capacity": "mixed", "nodes.alternatives": ["r6i.4xlarge"], "nodes.confidential": "sev-snp"},
         "nodes.alternatives.0: r6i.4xlarge has no sev-snp. Types that have it: m6a",
+    ),
+    (
+        HUGE,
+        "nodes.disk_gb: the root disk has 100 GiB, too little for the model's checkpoints: they take 3192 GiB. Raise",
+    ),
+    (
+        HUGE | {"nodes.type": "g5.48xlarge", "job.batch": 32, "job.model.layers": 480},
+        "nodes.type: g5.48xlarge's instance storage has 7078 GiB, too little for the model's checkpoints: they take",
     ),
 ]
 
@@ -134,3 +147,17 @@ def test_subnets_hold_the_fleet_and_those_that_replace_its_spot_nodes(stack, cha
         review("c1", spec)
     assert [finding.path for finding in raised.value.findings] == ["network.cidr"]
     assert line in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, HUGE, HUGE | {"job.sharding": "fsdp"}, {"job": {"name": "a", "command": ["python"]}}]
+)
+def test_what_checkpoints_take_is_judged_as_a_node_does(stack, changes):
+    """A job that passes here would be refused by each node in turn, until the breaker stopped the fleet."""
+    values = stack(changes)
+    assert checkpoint_room(parse(values).job) == preflight.room(parse(values).job.model_dump(exclude_none=True))
+
+
+@pytest.mark.parametrize("fits", [{"nodes.disk_gb": 4000}, {"nodes.type": "g5.48xlarge", "job.batch": 32}])
+def test_a_disk_that_is_large_enough_passes_whichever_it_is(stack, fits):
+    review("c1", parse(stack(HUGE | fits)))

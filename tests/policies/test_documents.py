@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from policies.documents import statements
+from policies.documents import narrows, statements
 from policies.values import UNKNOWN, Undecided
 
 PLAIN = {
@@ -83,6 +83,46 @@ def test_not_turns_a_name_around():
     assert not found.names_action("s3:GetObject")
     assert found.names_resource("arn:aws:s3:::b/x")
     assert not found.names_resource("arn:aws:s3:::a/x")
+
+
+@pytest.mark.parametrize(
+    ("operator", "key", "values", "narrow"),
+    [
+        ("StringEquals", "aws:SourceAccount", "123456789012", True),
+        ("StringEqualsIgnoreCase", "AWS:SOURCEACCOUNT", "123456789012", True),
+        ("ForAnyValue:StringEquals", "aws:SourceAccount", "123456789012", True),
+        ("StringEquals", "aws:SourceAccount", ["123456789012", "210987654321"], True),
+        ("StringEquals", "aws:SourceAccount", [], False),
+        ("StringEquals", "aws:Other", "123456789012", False),
+        ("StringLike", "aws:SourceAccount", ["123456789012", "*"], False),
+        ("StringLike", "aws:SourceAccount", "12345678901?", False),
+        ("StringNotEquals", "aws:SourceAccount", "123456789012", False),
+        ("StringEqualsIfExists", "aws:SourceAccount", "123456789012", False),
+        ("ForAllValues:StringEquals", "aws:SourceAccount", "123456789012", False),
+        ("Null", "aws:SourceAccount", "false", False),
+        ("StringEquals", "aws:SourceAccount", "${aws:PrincipalAccount}", False),
+        ("ArnLike", "aws:SourceArn", "arn:aws:s3:::bucket", True),
+        ("ArnLike", "aws:SourceArn", "arn:aws:s3:::*", False),
+        ("ArnLike", "aws:SourceArn", "arn:aws:sns:*:123456789012:*", True),
+        ("ArnEquals", "aws:SourceArn", "arn:aws:sns:us-west-2:*:topic", False),
+        ("ArnLike", "aws:SourceArn", "*", False),
+        ("StringLike", "aws:SourceArn", "arn:aws:iam::123456789012:role/*", True),
+        # A role whose path is `:iam::123456789012:role/` matches, whoever has it.
+        ("StringLike", "aws:SourceArn", "arn:*:iam::123456789012:role/*", False),
+        ("StringLike", "acs:SourceArn", "acs:ecs:cn-hangzhou:123456789012:instance/*", True),
+        ("StringLike", "acs:SourceArn", "acs:ecs:cn-hangzhou:*:instance/*", False),
+        ("IpAddress", "aws:SourceIp", "203.0.113.7", True),
+        ("IpAddress", "aws:SourceIp", "10.0.0.0/2", True),
+        ("IpAddress", "aws:SourceIp", "0.0.0.0/1", False),
+        ("IpAddress", "aws:SourceIp", ["203.0.113.0/24", "::/0"], False),
+        ("IpAddress", "aws:SourceIp", ["0.0.0.0/2", "64.0.0.0/2"], False),
+        ("IpAddress", "aws:SourceIp", "anywhere", False),
+        ("NotIpAddress", "aws:SourceIp", "203.0.113.0/24", False),
+    ],
+)
+def test_a_condition_narrows_by_an_operator_that_asks_and_by_values_that_are_fixed(operator, key, values, narrow):
+    (found,) = statements({"Statement": {**ONE, "Condition": {operator: {key: values}}}})
+    assert narrows(found, {"aws:sourceaccount", "aws:sourcearn", "acs:sourcearn", "aws:sourceip"}) is narrow
 
 
 def test_what_is_not_known_is_undecided_and_no_document_an_error():

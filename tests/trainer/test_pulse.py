@@ -95,3 +95,10 @@ def test_a_script_may_promise_from_a_shell(watched):
 def test_without_an_agent_nobody_is_told(tmp_path):
     Pulse(None).promise("step 1", 10)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_ends_no_worker(tmp_path):
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    Pulse(full).promise("step 1", 600)
+    Pulse(tmp_path / "nowhere" / "pulse").promise("step 1", 600)

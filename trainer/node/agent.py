@@ -26,6 +26,7 @@ from trainer.node.membership import HURRIED, Membership, Outcome
 from trainer.node.metrics import CloudWatch, Sampler
 from trainer.node.nearby import DataNodes
 from trainer.node.peers import READY, Card
+from trainer.node.queue import Turn, first
 from trainer.node.rules import QUORUM_LIMIT_S
 from trainer.node.serving import Shelf, serving
 from trainer.node.shipping import Shipper
@@ -33,7 +34,7 @@ from trainer.node.steps import BootReport, StepFailed
 from trainer.node.storage import Arrived, Bring
 from trainer.node.turns import Turns, clear
 from trainer.node.workers import Job, trainer_command
-from trainer.store import Missing, Store, StoreError, open_store
+from trainer.store import Entry, Missing, Store, StoreError, open_store
 
 IDENTIFY_LIMIT_S = 60
 DATASET_WAIT_S = 900
@@ -113,6 +114,9 @@ class Agent:
     def _train_all(self, bucket: Store) -> Outcome | None:
         """Train the run, then those of the queue, each to its end. How the last ended; None where this node left it."""
         if self.config.queue:
+            report = BootReport(lambda node, content: self._publish(bucket, node, content))
+            own = report.required("identify", lambda: self._own(bucket), IDENTIFY_LIMIT_S)
+            self.config = replace(self.config, run=own.run, job=own.job)
             self.turns = Turns(bucket, self.config, lambda: self.generations is not None and self.generations.leads)
         while (outcome := self._train(bucket)) and self.turns:
             assert self.sampler is not None
@@ -145,7 +149,9 @@ class Agent:
             return membership.outcome
         found = report.required("fabric", lambda: self._fabric(card.address), FABRIC_LIMIT_S)
         report.optional("system", lambda: preflight.system(self.config.gpus, found.kind), SYSTEM_LIMIT_S, None)
-        report.required("health", lambda: self._health(found, shipper, card.node), HEALTH_LIMIT_S)
+        report.required("health", lambda: self._health(found, shipper, membership, report), HEALTH_LIMIT_S)
+        if membership.outcome:
+            return membership.outcome
         generations = Generations(membership, lifecycle, self._job(data, found, store), shipper)
         report.required("peers", generations.first, PEERS_LIMIT_S)
         self.generations = generations
@@ -177,6 +183,12 @@ class Agent:
             shelf.complete = True
             while True:  # until a signal's handler raises; a signal just before a `pause` would be slept through
                 time.sleep(RETRY_S)
+
+    def _own(self, bucket: Store) -> tuple[Turn, str]:
+        """The stack's own run, of which other nodes' user-data may tell another than this one's does."""
+        told, found = Turn(self.config.run, self.config.job), []
+        self._await_answer(lambda: found.append(first(bucket, told)))
+        return found[0], f"the stack's own run is {found[0].run}"
 
     def _identify(self, bucket: Store, store: Store, report: BootReport) -> tuple[Membership, str]:
         identity = self._identity(report)
@@ -251,16 +263,41 @@ class Agent:
         return mounted / layout.dataset_prefix(self.config.job["dataset"]) if mounted else None
 
     def _needs(self, bucket: Store, membership: Membership, shown: Path | None) -> tuple[Path | None, str]:
-        """What the job needs. With a queue, a run whose needs the bucket can't meet fails, and makes way for others."""
+        """What the job needs. With a queue, a run whose needs the bucket can't meet fails, and makes way for others.
+
+        Both times that it is asked: once may be this node's own fault, as of its disk.
+        """
+
+        def met(wait_s: float) -> tuple[Path | None, str]:
+            bring = self._nearby(bucket, membership.card.node)
+            return self._storage(bucket, bring, shown=shown, wait_s=wait_s)
+
+        lacking = (Missing, code.Altered, storage.Corrupt)
         try:
-            return self._storage(bucket, self._nearby(bucket, membership.card.node), shown=shown)
-        except (Missing, code.Altered, storage.Corrupt) as error:
+            return met(DATASET_WAIT_S)
+        except lacking as error:
             if not self.config.queue:
                 raise
-            reason = str(error)
+            say(f"tries once more: {error}")
+        try:
+            return met(0.0)
+        except lacking as error:
+            if not self._fails(membership, str(error)):
+                raise
+            return None, f"the run fails: {error}"
+
+    def _fails(self, membership: Membership, reason: str) -> bool:
+        """End a run that no node can train, where there is a queue; whether it was, which it isn't once a node could.
+
+        Else each node would end in turn, and be replaced, and others in the queue would wait for ever.
+        """
+        shown: list[Entry] = []
+        self._await_answer(lambda: shown.extend(membership.store.list(layout.MEMBERS)))
+        if not self.config.queue or shown:
+            return False
         self._await_answer(lambda: membership.end(succeeded=False, reason=reason))
         self._await_answer(membership.read_outcome)
-        return None, f"the run fails: {reason}"
+        return True
 
     def _storage(
         self,
@@ -268,6 +305,7 @@ class Agent:
         bring: Bring | None = None,
         arrived: Arrived | None = None,
         shown: Path | None = None,
+        wait_s: float = DATASET_WAIT_S,
     ) -> tuple[Path | None, str]:
         self.paths.scratch.mkdir(parents=True, exist_ok=True)
         if sha256 := self.config.job.get("code"):
@@ -277,16 +315,19 @@ class Agent:
             return None, "no dataset asked for"
         datasets = open_store(bucket.url(layout.dataset_prefix(name)))
         folder = self.paths.scratch / "datasets" / name
-        return storage.fetch(datasets, folder, DATASET_WAIT_S, shown, bring, arrived)
+        return storage.fetch(datasets, folder, wait_s, shown, bring, arrived)
 
     def _fabric(self, address: str) -> tuple[Fabric, str]:
         found = fabric.find(address, self.config.efa, self.paths.root)
         told = nccl.told(found.environment(), self._chosen, os.environ)
         return found, f"{found.kind}, {found.devices} devices, TCP over {found.interface}; {told}"
 
-    def _health(self, found: Fabric, shipper: Shipper, node: str) -> tuple[None, str]:
-        gpus = self.config.gpus
+    def _health(self, found: Fabric, shipper: Shipper, membership: Membership, report: BootReport) -> tuple[None, str]:
+        gpus, node = self.config.gpus, membership.card.node
         room = 0 if self._saves.is_dir() else preflight.room(self.config.job)
+        whole = not report.degraded("scratch")
+        if whole and (reason := health.too_small(self.paths.scratch, room)) and self._fails(membership, reason):
+            return None, f"the run fails: {reason}"
         fit = health.check(self.paths.scratch, gpus, self.config.nvswitch, room)
         if not gpus:
             return None, fit

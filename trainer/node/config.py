@@ -31,7 +31,8 @@ class NodeConfig:
     namespace: str = ""
     """CloudWatch's namespace of this cluster's metrics; nothing where they go to the run's prefix alone."""
     queue: str = ""
-    """URL of the queue whose backlog brings nodes, where the cluster has one: its runs are trained after `run`."""
+    """URL of the queue whose backlog brings nodes, where the cluster has one: its runs are trained after the stack's
+    own, which is `run` unless the bucket has another (`queue.first`)."""
 
     efa: int = 0
     """EFA devices that its interfaces give it."""

@@ -6,6 +6,7 @@ be taken for dead.
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -16,9 +17,10 @@ from trainer import layout
 from trainer.node.console import say
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import Membership, Outcome
-from trainer.node.peers import DRAINING, FAILED, QUARANTINED, READY, STOPPED, Ended, Generation
+from trainer.node.peers import DONE, DRAINING, FAILED, QUARANTINED, READY, STOPPED, Ended, Generation
 from trainer.node.rules import End, Form, Wait, decide
 from trainer.node.shipping import Shipper
+from trainer.node.steps import Dismissed
 from trainer.node.workers import GRACE_S, Job, Workers, log_path, metrics_path, nccl_path
 from trainer.store import StoreError
 
@@ -33,12 +35,16 @@ PARTING_S = 6.0
 """How long workers may take to notice that their peers are gone; the trainer saves up to 5 s of what it had begun."""
 
 LINGERING_S = 150.0
-"""How long workers may go on once others of their generation were done or drained: longer than a drain may take."""
+"""How long workers may go on once others of their generation were drained: longer than a drain may take."""
+
+FINISHING_S = 3600.0
+"""The same where the others were done: one may have a last model to save. Where all keep a pulse, that sets the limit.
+"""
 
 TICK_S = 0.05
 
 
-class Quarantined(Exception):
+class Quarantined(Dismissed):
     """The others go on without this node, whose workers fail time and again; the message says why."""
 
 
@@ -61,7 +67,7 @@ class Generations:
     _said: str = ""
 
     def first(self) -> tuple[None, str]:
-        """Wait for the first generation that has this node, or for the run's outcome."""
+        """Wait for the first generation that has this node, or for the run's outcome. Raises `Quarantined`."""
         while self._rank() is None and self.membership.outcome is None:
             self._look()
             self._leave_if_quarantined()
@@ -81,7 +87,7 @@ class Generations:
     def follow(self) -> Outcome | None:
         """Take part until the end. Returns the run's outcome, or None where this node left before it.
 
-        Raises `Quarantined`.
+        Raises `Quarantined`, and `StepFailed` where old workers can't be ended.
         """
         look_due = 0.0
         leave_by: float | None = None
@@ -186,13 +192,21 @@ class Generations:
             return
         if self._over_since is None:
             self._over_since = time.monotonic()
-        broken = self.workers.parted or ends & {FAILED, STOPPED}
-        if time.monotonic() < self._over_since + (PARTING_S if broken else LINGERING_S):
+        broken = self.workers.parted or bool(ends & {FAILED, STOPPED})
+        if time.monotonic() < self._over_since + self._patience(self.workers, ends, broken=broken):
             return
         if broken and FAILED not in ends:
             # The others gave up waiting for someone, and who has not noticed is it.
             self.workers.end_hung("its peers waited in vain")
         self.workers.stop()
+
+    def _patience(self, workers: Workers, ends: set[str], *, broken: bool) -> float:
+        """How long workers may go on whose generation is over elsewhere, in seconds."""
+        if broken:
+            return PARTING_S
+        if ends != {DONE}:
+            return LINGERING_S
+        return math.inf if workers.promising else FINISHING_S
 
     def _end_what_hangs(self) -> None:
         """End workers that have broken their promise of a sign of life."""

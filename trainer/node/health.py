@@ -59,6 +59,17 @@ def check(scratch: Path, gpus: int, nvswitch: bool = False, room: int = 0) -> st
     return f"{gpus} GPUs{fabric}, {cpus} CPUs, {free >> 30} GiB of scratch free"
 
 
+def too_small(scratch: Path, room: int) -> str:
+    """Why no checkpoints that take so many bytes fit on the disk at `scratch`, were it empty; '' where they do."""
+    total = shutil.disk_usage(scratch).total
+    if total >= room:
+        return ""
+    return (
+        f"{scratch} has {total >> 20} MiB in all, too little for checkpoints: the model's take {room >> 20} MiB; set a "
+        "larger nodes.disk_gb, or a type with instance storage"
+    )
+
+
 def count_gpus() -> int:
     """GPUs that the driver lists, 0 where there is no driver."""
     return sum(line.startswith("GPU ") for line in _ask("nvidia-smi", "-L").splitlines())

@@ -6,8 +6,10 @@ A launcher is told of the nodes by a host file, `ADDRESS slots=WORKERS` in rank 
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from trainer.node.peers import Generation
 
@@ -24,6 +26,13 @@ OF_ONE_PROCESS = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TRAINWRIGHT_ERROR", "TRAIN
 
 PASSED_ON = ("TRAINWRIGHT_", "NCCL_", "FI_", "OFI_", "TORCH_", "GLOO_", "OMP_", "MASTER_", "PYTHONPATH", "PATH")
 """How the names begin of what `mpirun` passes on to other nodes, beside the libraries' path and what the user chose."""
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+"""The agent runs as root, as which Open MPI's `mpirun` refuses to run without both (open-mpi/ompi#4451)."""
+
+UNBOUND = ("--bind-to", "none", "--map-by", "slot")
+"""Workers fill node after node, in rank order, each free to use all cores: Open MPI would bind each to one core, and
+its data loader with it (Horovod documentation, "Run Horovod with Open MPI")."""
 
 
 def host_file(generation: Generation) -> str:
@@ -43,15 +52,20 @@ def command(launcher: str, words: Sequence[str], values: Mapping[str, str], chos
     if launcher == DEEPSPEED:
         place = [f"--node_rank={values['NODE_RANK']}", f"--master_addr={values['MASTER_ADDR']}"]
         options = ["--no_ssh", f"--hostfile={hosts}", *place, f"--master_port={values['MASTER_PORT']}"]
-        return ["deepspeed", *options, *(words[1:] if words[0] == PYTHON else ["--no_python", *words])]
+        return [_beside_python(DEEPSPEED), *options, *(words[1:] if words[0] == PYTHON else ["--no_python", *words])]
     if launcher == MPIRUN:
         if values["NODE_RANK"] != "0":
             return [sys.executable, "-m", "trainer.node.attend"]
         also = {*chosen, "LD_LIBRARY_PATH"}
         named = [name for name in sorted(values) if name.startswith(PASSED_ON) or name in also]
         passed = [word for name in named if name not in OF_ONE_PROCESS for word in ("-x", name)]
-        return ["mpirun", "-np", values["WORLD_SIZE"], "--hostfile", hosts, *passed, *own]
+        return ["mpirun", "-np", values["WORLD_SIZE"], "--hostfile", hosts, *UNBOUND, *passed, *own]
     return own
+
+
+def _beside_python(name: str) -> str:
+    """A command of a package of `nodes.python`'s, whose folder needn't be on the agent's PATH; else PATH's."""
+    return shutil.which(name, path=Path(sys.executable).parent) or name
 
 
 def environment(launcher: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -59,6 +73,8 @@ def environment(launcher: str, values: Mapping[str, str]) -> dict[str, str]:
     if launcher == TORCHRUN_ENV:
         return dict(values)
     shared = {name: value for name, value in values.items() if name not in OF_ONE_PROCESS}
-    if launcher == MPIRUN and values["NODE_RANK"] != "0":
-        shared["PYTHONPATH"] = values["TRAINWRIGHT_LIBRARY"]
+    if launcher == MPIRUN:
+        shared |= AS_ROOT
+        if values["NODE_RANK"] != "0":
+            shared["PYTHONPATH"] = values["TRAINWRIGHT_LIBRARY"]
     return shared

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from trainer import layout
-from trainer.node.peers import Card, Ended, Generation
+from trainer.node.peers import Card, Ended, Generation, Tally
 from trainer.node.rules import Form, View
 from trainer.store import Missing, Patience, Store
 
@@ -96,7 +96,9 @@ class Membership:
         self._cards[self.card.node] = self.card
         numbers = [layout.generation_number(key) for key in entries if key.startswith(layout.GENERATIONS)]
         if numbers and (self.generation is None or max(numbers) > self.generation.number):
-            self.generation = Generation.parse(self.store.get(layout.generation(max(numbers))))
+            newest = Generation.parse(self.store.get(layout.generation(max(numbers))))
+            pardoned = layout.pardon(newest.number) in entries
+            self.generation = replace(newest, tally=Tally()) if pardoned else newest
         if layout.OUTCOME in entries:
             self.read_outcome()
 
@@ -130,9 +132,10 @@ class Membership:
             self._newcomers = (view.newcomers, now)
         view = replace(view, joined_s=now - self._newcomers[1])
         if not view.leads:
+            self._short_since = None  # another node's wait is not this one's
             return view
         least, desired = self._read_sizes()
-        if len(view.ready) >= least:
+        if len(view.ready) >= least or view.trains:
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now

@@ -32,7 +32,7 @@ LOOPBACK_LIMIT_S = 300.0
 """For all of it, on an image whose disk is still being filled: torch's libraries alone are gigabytes."""
 
 COPIES = 3
-"""Checkpoints that scratch is to have room for: the last, the one before, and the one that is being written."""
+"""Checkpoints that scratch is to have room for: the two that it keeps, and the one that is being written."""
 
 BYTES_A_PARAMETER = 12
 """A float each for the weight and for Adam's two moments."""

@@ -2,7 +2,8 @@
 
 All nodes take the same next run without asking each other: it is a function of what the bucket holds. A number is
 given by creating its object only where there is none, so that nothing ever comes before what is there already, and
-whoever adds one has seen all before it; no clock is asked. A run that has an outcome is over, and no other is.
+whoever adds one has seen all before it; no clock is asked. A run that has an outcome is over, and no other is. Only
+erasing a run for good changes objects: they end up empty, as the newest number would be given again without its object.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from trainer.store import Missing, Store
 
 READERS = 16
 """Objects read at a time: a node that boots reads the whole queue."""
+
+ERASED = b"{}"
+"""What is in a place whose run was erased: nobody's turn. No record of a run is as short."""
 
 MOST_TRIES = 20
 """Times that a place is tried for while others take one at the same moment."""
@@ -70,6 +74,17 @@ class Place:
 
     turn: Turn
     outcome: Outcome | None = None
+
+
+def first(bucket: Store, told: Turn) -> Turn:
+    """The stack's own run, as the bucket has it for all alike; where it hasn't, as one was `told`.
+
+    Raises `StoreError`, and `ValueError` where it can't be read as a run.
+    """
+    try:
+        return Turn.parse(bucket.get(layout.OWN), 0)
+    except Missing:
+        return told
 
 
 def line(own: Turn, submitted: Iterable[Turn]) -> list[Turn]:
@@ -149,7 +164,8 @@ class Queue:
 
     def _read(self, key: str) -> Turn | None:
         try:
-            return Turn.parse(self.bucket.get(key), layout.queue_number(key))
+            content = self.bucket.get(key)
+            return None if content == ERASED else Turn.parse(content, layout.queue_number(key))
         except (Missing, ValueError) as error:
             say(f"{key} is passed over: {error}")
             return None

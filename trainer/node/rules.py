@@ -56,7 +56,7 @@ class View:
     joined_s: float
     step: int
     short_s: float = 0.0
-    """Since fewer nodes than `least` are ready."""
+    """How long this node has led and seen fewer than `least` nodes ready, and nothing train."""
     unsure: frozenset[str] = frozenset()
     """Nodes that may be alive or dead: their beats were there at this node's first look and have not changed yet."""
     quiet: frozenset[str] = frozenset()
@@ -104,6 +104,12 @@ class View:
         return bool(ready) and ready[0].node == self.me and not unsure
 
     @property
+    def trains(self) -> bool:
+        """Whether the current generation is whole, and all its workers run."""
+        members = self.current.members if self.current else ()
+        return bool(members) and not self.ended and all(_present(self, member) for member in members)
+
+    @property
     def newcomers(self) -> frozenset[str]:
         """Ready nodes that the current generation doesn't have."""
         members = {member.node for member in self.current.members} if self.current else set()
@@ -140,14 +146,23 @@ def decide(view: View) -> Form | End | Wait:
     if not view.leads:
         return Wait()
     ready = view.ready
-    if view.short_s >= QUORUM_LIMIT_S:
-        waited = f"{len(ready)} nodes were ready and {view.least} are needed, for {QUORUM_LIMIT_S / 3600:g} hours"
-        return End(succeeded=False, reason=waited)
     if view.current is None:
         if len(ready) >= view.desired or (len(ready) >= view.least and view.waited_s >= QUORUM_WAIT_S):
             return Form(_members(ready), "first", graceful=False)
-        return Wait(f"{len(ready)} of {view.desired} nodes are ready")
-    return _next(view, view.current, ready)
+        return _short(view) or Wait(f"{len(ready)} of {view.desired} nodes are ready")
+    decision = _next(view, view.current, ready)
+    if isinstance(decision, Form) and len(decision.members) < view.least:
+        needed = f"{len(decision.members)} nodes are ready, {view.least} are needed ({decision.why})"
+        return _short(view) or Wait(needed)
+    return decision
+
+
+def _short(view: View) -> End | None:
+    """The end of a run that has waited for nodes too long."""
+    if view.short_s < QUORUM_LIMIT_S:
+        return None
+    waited = f"{len(view.ready)} nodes were ready and {view.least} are needed, for {QUORUM_LIMIT_S / 3600:g} hours"
+    return End(succeeded=False, reason=waited)
 
 
 def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wait:
@@ -172,23 +187,22 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
     ]
     # The end of one node's workers ends all of them. Who has not said so yet will, or is lost and the cause.
     silent = [member.node for member in current.members if member.node not in {*ended, *lost}]
-    decision: Form | End
+    # Workers agree on a drain, so that one may have left before the card of the node that was asked says so.
+    unasked = drained and not any(_draining(view, node) for node in drained)
     if lost:
-        decision = _after_loss(lost, ready, tally)
-    elif failed or stopped:
-        if silent:
-            return Wait(f"waiting for the workers of {', '.join(silent)} to end")
-        decision = _after_failure(view, current, failed, stopped, tally)
-    elif drained:
-        decision = Form(_members(ready), f"{', '.join(drained)}: drained", graceful=True, tally=tally)
-    elif view.newcomers and view.joined_s >= JOIN_SETTLE_S:
+        return _after_loss(lost, ready, tally)
+    if silent and (failed or stopped or unasked):
+        return Wait(f"waiting for the workers of {', '.join(silent)} to end")
+    if failed or stopped:
+        return _after_failure(view, current, failed, stopped, tally)
+    if unasked:
+        return _after_leaving(view, current, drained, tally)
+    if drained:
+        return Form(_members(ready), f"{', '.join(drained)}: drained", graceful=True, tally=tally)
+    if view.newcomers and view.joined_s >= JOIN_SETTLE_S:
         joined = f"{', '.join(sorted(view.newcomers))}: joined"
-        decision = Form(_members(ready), joined, graceful=True, tally=tally)
-    else:
-        return Wait()
-    if isinstance(decision, Form) and len(decision.members) < view.least:
-        return Wait(f"{len(decision.members)} nodes are ready, {view.least} are needed ({decision.why})")
-    return decision
+        return Form(_members(ready), joined, graceful=True, tally=tally)
+    return Wait()
 
 
 def _after_loss(lost: list[str], ready: list[Card], tally: Tally) -> Form | End:
@@ -201,12 +215,26 @@ def _after_loss(lost: list[str], ready: list[Card], tally: Tally) -> Form | End:
     return Form(_members(ready), why, graceful=False, tally=tally)
 
 
+def _after_leaving(view: View, current: Generation, left: list[str], tally: Tally) -> Form | End:
+    """Another try for workers that drained though nobody had asked them to; none where they do nothing else."""
+    why = f"{', '.join(left)}: left as if asked to drain, which nobody was"
+    tally = replace(tally, fruitless=tally.fruitless + (view.step <= current.step))
+    if tally.fruitless >= FRUITLESS_LIMIT:
+        return _fruitless(tally.fruitless, why)
+    return Form(_members(view.ready), why, graceful=True, tally=tally)
+
+
+def _fruitless(times: int, why: str) -> End:
+    return End(succeeded=False, reason=f"{times} generations in a row ended without a new checkpoint; last: {why}")
+
+
 def _after_failure(
     view: View, current: Generation, failed: Mapping[str, Ended], stopped: list[str], tally: Tally
 ) -> Form | End:
     """Another try, without a node that alone fails time and again; or none, where it would end as this one did."""
     told = "; ".join(f"{node}: {end.reason}" for node, end in failed.items())
-    why = told or f"{', '.join(stopped)}: their connections broke"
+    said = next((f" ({view.ended[node].reason})" for node in stopped if view.ended[node].reason), "")
+    why = told or f"{', '.join(stopped)}: their connections broke{said}"
     fruitless = tally.fruitless + (view.step <= current.step)
     blamed = {node: tally.blamed.get(node, 0) + 1 for node in failed} if stopped else {}
     errors = [end.error for end in failed.values() if end.error]
@@ -222,8 +250,7 @@ def _after_failure(
         if tally.error and tally.error in errors:
             return End(succeeded=False, reason=f"a second try raised the same error: {why}")
         if fruitless >= FRUITLESS_LIMIT:
-            tale = f"{fruitless} generations in a row ended without a new checkpoint; last: {why}"
-            return End(succeeded=False, reason=tale)
+            return _fruitless(fruitless, why)
     tally = replace(
         tally, fruitless=fruitless, error=errors[0] if errors else "", blamed=blamed, quarantined=quarantined
     )

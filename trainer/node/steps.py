@@ -23,6 +23,10 @@ class StepFailed(Exception):
         super().__init__(f"{step}: {reason}")
 
 
+class Dismissed(Exception):
+    """The node is not wanted any more: a step whose action raises it passes it on, as no failure of its own."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One step, done. `status` is ok, failed, or degraded: failed, but the node goes on without."""
@@ -43,24 +47,32 @@ class BootReport:
     lines: list[Line] = field(default_factory=list)
 
     def required(self, step: str, action: Callable[[], tuple[T, str]], limit_s: float) -> T:
-        """The result of a step; `action` returns it with a detail for the report. Raises `StepFailed`."""
+        """The result of a step; `action` returns it with a detail for the report. Raises `StepFailed`, `Dismissed`."""
         result = self._run(step, action, limit_s, "failed")
-        if isinstance(result, StepFailed):
+        if isinstance(result, StepFailed | Dismissed):
             raise result
         return result
 
     def optional(self, step: str, action: Callable[[], tuple[T, str]], limit_s: float, otherwise: T) -> T:
         """The result of a step, or `otherwise` where it fails; the report says why."""
         result = self._run(step, action, limit_s, "degraded")
-        return otherwise if isinstance(result, StepFailed) else result
+        return otherwise if isinstance(result, StepFailed | Dismissed) else result
 
-    def _run(self, step: str, action: Callable[[], tuple[T, str]], limit_s: float, on_failure: str) -> T | StepFailed:
+    def degraded(self, step: str) -> bool:
+        """Whether the node goes on without an optional step, or with less of it."""
+        return any((line.step, line.status) == (step, "degraded") for line in self.lines)
+
+    def _run(
+        self, step: str, action: Callable[[], tuple[T, str]], limit_s: float, on_failure: str
+    ) -> T | StepFailed | Dismissed:
         begun = time.monotonic()
-        outcome: list[tuple[T, str] | StepFailed] = []
+        outcome: list[tuple[T, str] | StepFailed | Dismissed] = []
 
         def act() -> None:
             try:
                 outcome.append(action())
+            except (StepFailed, Dismissed) as ended:
+                outcome.append(ended)
             except Exception as error:
                 outcome.append(StepFailed(step, f"{type(error).__name__}: {error}"))
 
@@ -70,8 +82,8 @@ class BootReport:
         thread.join(limit_s)
         ended = outcome[0] if outcome else StepFailed(step, f"took longer than {limit_s:g} s")
         seconds = round(time.monotonic() - begun, 3)
-        if isinstance(ended, StepFailed):
-            self._add(Line(step, on_failure, seconds, ended.reason))
+        if isinstance(ended, StepFailed | Dismissed):
+            self._add(Line(step, on_failure, seconds, ended.reason if isinstance(ended, StepFailed) else str(ended)))
             return ended
         self._add(Line(step, "ok", seconds, ended[1]))
         return ended[0]

@@ -47,7 +47,8 @@ def fetch(
     Waits up to `wait_s` for the dataset's index, which is written last. `warm` shows the bucket as a file system: where
     it has the same index and each shard's hash is right, the dataset is read there and nothing is fetched. Else shards
     come into `folder`, by `bring` or else from the bucket; one that is there already and has the right hash is kept, so
-    a second boot fetches nothing. `arrived` hears of each that is in `folder`. Raises `Missing` or `Corrupt`.
+    a second boot fetches nothing. `arrived` hears of each that is in `folder`. Raises `Missing` or `Corrupt`, and
+    `Unavailable` where the bucket doesn't answer, which says nothing about the dataset.
     """
     content = _await_index(datasets, wait_s)
     index = json.loads(content)
@@ -109,6 +110,8 @@ def _await_index(datasets: Store, wait_s: float) -> bytes:
             return datasets.get("index.json")
         except (Missing, Unavailable) as error:
             if time.monotonic() >= deadline:
+                if isinstance(error, Unavailable):
+                    raise
                 raise Missing(f"no dataset came within {wait_s:g} s ({error}); run `trainwright data pack`") from None
             if not told:
                 say(f"waiting up to {wait_s:g} s for the dataset at {datasets.url()}")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,21 +18,21 @@ from typing import IO
 from trainer import exits
 from trainer.node import launchers, nccl
 from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Generation
+from trainer.node.postmortem import ABORTED, RAISED, account, lost_peer, place, short, tail
+from trainer.node.steps import StepFailed
 from trainer.pulse import Pulses
 
 GRACE_S = 110.0
 """How long workers may take to save and leave when asked: AWS takes a spot instance 120 s after its notice."""
 
-LONGEST_REASON = 200
-
 STACK_S = 1.0
 """How long a worker that hangs may take to write its Python stack to its log."""
 
+KILLED_S = 30.0
+"""How long SIGKILL may take to end workers: only what is stuck in the kernel, by a driver or a disk, outlives it."""
+
 OF_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """The codes of a process that SIGTERM ended, and of a shell whose command it ended."""
-
-RAISED = 1
-"""The exit code of a Python that ends by an exception."""
 
 PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 
@@ -146,6 +144,8 @@ class Workers:
     ended: Ended | None = None
     """The first that was seen of their end: what follows from it must not hide the cause."""
     _asked: bool = False
+    _lost: dict[int, str] = field(default_factory=dict)
+    """What ranks that ended by themselves said of a lost peer; empty where it was no such end."""
     _pulses: Pulses = field(default_factory=lambda: Pulses({}))
 
     @classmethod
@@ -154,7 +154,8 @@ class Workers:
         workers = cls(generation, job)
         job.scratch.mkdir(parents=True, exist_ok=True)
         job.logs.mkdir(parents=True, exist_ok=True)
-        _hosts_path(job.logs, generation.number).write_text(launchers.host_file(generation))
+        with suppress(OSError):  # launchers alone read it, and say so where it isn't there
+            _hosts_path(job.logs, generation.number).write_text(launchers.host_file(generation))
         for local_rank in range(launchers.places(job.launcher, generation.members[node_rank].workers)):
             values = environment(job, generation, node_rank, local_rank)
             rank = int(values["RANK"])
@@ -178,28 +179,51 @@ class Workers:
         return self.ended
 
     def _ended(self) -> Ended | None:
-        codes = {rank: self._code(process) for rank, process in self.processes.items()}
+        codes = {rank: self._code(rank) for rank in self.processes}
         number = self.generation.number
         for rank, code in codes.items():
             if code not in {None, exits.DONE, exits.DRAINED, exits.PEER_LOST}:
-                reason, error = self._account(rank, code)
+                reason, error = account(code, _error_path(self.job.logs, number, rank), self._log(rank))
                 return Ended(number, FAILED, f"rank {rank} {reason}", error)
         if any(code is None for code in codes.values()):
             return None
         if exits.PEER_LOST in codes.values():
-            return Ended(number, STOPPED)
+            told = [f"rank {rank}: {said}" for rank, said in sorted(self._lost.items()) if said]
+            return Ended(number, STOPPED, *told[:1])
         drained = exits.DRAINED in codes.values()
         return Ended(number, DRAINED if drained else DONE)
 
-    def _code(self, process: subprocess.Popen[bytes]) -> int | None:
-        """Its exit code, None while it runs. One that knows no SIGTERM and died of ours has left as it was asked to."""
-        code = process.poll()
-        return exits.DRAINED if self._asked and code in OF_SIGTERM else code
+    def _code(self, rank: int) -> int | None:
+        """Its exit code, None while it runs; or what the code would be of a script that knew ours.
+
+        One that knows no SIGTERM and died of ours has left as it was asked to.
+        """
+        code = self.processes[rank].poll()
+        if self._asked and code in OF_SIGTERM:
+            return exits.DRAINED
+        return exits.PEER_LOST if code in {RAISED, *ABORTED} and self._lost_peer(rank, code) else code
+
+    def _lost_peer(self, rank: int, code: int) -> str:
+        """What it said of a lost peer, read once. A launcher's log has all ranks' words, which tell no cause."""
+        if rank not in self._lost:
+            accounted = code == RAISED and _error_path(self.job.logs, self.generation.number, rank).exists()
+            own = self.job.launcher == launchers.TORCHRUN_ENV and not accounted
+            self._lost[rank] = lost_peer(code, tail(self._log(rank))) if own else ""
+        return self._lost[rank]
+
+    def _log(self, rank: int) -> Path:
+        return log_path(self.job.logs, self.generation.number, rank)
 
     @property
     def parted(self) -> bool:
         """Whether one of them has lost its peers, which ends them all."""
-        return any(process.poll() == exits.PEER_LOST for process in self.processes.values())
+        return any(self._code(rank) == exits.PEER_LOST for rank in self.processes)
+
+    @property
+    def promising(self) -> bool:
+        """Whether all that run keep a pulse, which tells when one hangs."""
+        running = [rank for rank, process in self.processes.items() if process.poll() is None]
+        return all(rank in self._pulses.doing for rank in running)
 
     def hung(self) -> dict[int, str]:
         """What the running ranks were at that have not written their pulse in the time that they promised."""
@@ -215,12 +239,12 @@ class Workers:
         stacks = self._stacks(ranks)
         doing = self._pulses.doing
         told = [f"rank {rank} hangs in {doing.get(rank, 'its script')}, {stacks[rank]}" for rank in ranks]
-        self.ended = Ended(self.generation.number, FAILED, _short(f"{why}: {'; '.join(told)}"))
+        self.ended = Ended(self.generation.number, FAILED, short(f"{why}: {'; '.join(told)}"))
         self.stop()
 
     def _stacks(self, ranks: Sequence[int]) -> dict[int, str]:
         """Where ranks are, in words. Python's faulthandler, which the trainer sets up, writes it to the log."""
-        logs = {rank: log_path(self.job.logs, self.generation.number, rank) for rank in ranks}
+        logs = {rank: self._log(rank) for rank in ranks}
         begun = {rank: log.stat().st_size for rank, log in logs.items()}
         for rank in ranks:
             with suppress(ProcessLookupError):
@@ -230,8 +254,8 @@ class Workers:
         while len(places) < len(ranks) and time.monotonic() < deadline:
             time.sleep(0.05)
             for rank, log in logs.items():
-                if place := _place(log.read_bytes()[begun[rank] :].decode(errors="replace")):
-                    places[rank] = place
+                if found := place(tail(log, begun[rank])):
+                    places[rank] = found
         return {rank: places.get(rank, "and shows no stack") for rank in ranks}
 
     def drain(self) -> None:
@@ -247,44 +271,27 @@ class Workers:
         return any(process.poll() is None for process in self.processes.values())
 
     def stop(self) -> None:
-        """End them at once, and whatever they started: each leads a process group, which outlives it."""
+        """End them at once, and whatever they started: each leads a process group, which outlives it.
+
+        Raises `StepFailed` where SIGKILL doesn't end one: the node can't start others in its place.
+        """
         if self.poll() is None:
             self.ended = Ended(self.generation.number, STOPPED)
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-    def _account(self, rank: int, code: int | None) -> tuple[str, str]:
-        """What went wrong, and what its own code raised if it did: by its error file, or else by its log's end."""
-        number = self.generation.number
-        if code and code < 0:
-            died = f"was killed by {signal.Signals(-code).name}"
-            return died, ""  # the log's last line is of before, and not the cause
-        died = f"exited with {code}"
-        try:
-            error = json.loads(_error_path(self.job.logs, number, rank).read_text())
-            said = _short(f"{error['type']}: {error['message']}")
-            return f"{died}: {said}", said if error.get("raised") else ""
-        except (OSError, ValueError, KeyError, TypeError):
-            log = log_path(self.job.logs, number, rank).read_text(errors="replace").strip()
-            said = _short(log.rsplit("\n", 1)[-1])
-            return f"{died}: {said}" if log else died, said if code == RAISED and "Traceback (most" in log else ""
-
-
-def _short(reason: str) -> str:
-    """A reason's first line, cut where it runs on: the whole of it is in the worker's log."""
-    line = reason.strip().split("\n")[0]
-    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}…"
-
-
-def _place(stack: str) -> str:
-    """The innermost place of the main thread in what faulthandler wrote, which shows that thread last."""
-    places = re.findall(r"most recent call first\):\n  File \"(.+)\", line (\d+) in (\S+)", stack)
-    if not places:
-        return ""
-    path, line, function = places[-1]
-    return f"at {Path(path).name}:{line} in {function}"
+        deadline = time.monotonic() + KILLED_S
+        stuck = []
+        for rank, process in self.processes.items():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                stuck.append(rank)
+        if stuck:
+            for rank in stuck:
+                del self.processes[rank]  # who stops once more must not wait for it once more
+            told = f"{KILLED_S:g} s after SIGKILL, ranks {stuck} still run: stuck in the kernel; the node must go"
+            raise StepFailed("launch", told)
 
 
 def _spawn(

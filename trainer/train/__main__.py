@@ -19,6 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -90,7 +91,8 @@ def _looking_for_checkpoint(setting: Setting) -> Callable[[], Found | None]:
     """Start to look for the newest checkpoint, on rank 0, while torch is imported and the others come; gives it."""
 
     def say(text: str) -> None:
-        print(text, flush=True)
+        with suppress(OSError):  # a log that is full
+            print(text, flush=True)
 
     def look() -> Found | None:
         return checkpoint.find(setting.scratch / CHECKPOINTS, open_store(setting.store), say)
@@ -116,12 +118,16 @@ def _is_loss_of_a_peer(error: Exception) -> bool:
 
 
 def _describe(error: Exception) -> None:
-    """Say what went wrong: one line for an error that we expect, else its traceback; both go to TRAINWRIGHT_ERROR."""
+    """Say what went wrong: one line for an error that we expect, else its traceback; both go to TRAINWRIGHT_ERROR.
+
+    Where neither can be written, as on a disk that is full, the exit code alone tells.
+    """
     rank = os.environ.get("RANK", "0")
-    if isinstance(error, TrainingError | StoreError):
-        print(f"rank {rank}: {error}", file=sys.stderr)
-    else:
-        traceback.print_exception(error)
+    with suppress(OSError):
+        if isinstance(error, TrainingError | StoreError):
+            print(f"rank {rank}: {error}", file=sys.stderr)
+        else:
+            traceback.print_exception(error)
     if path := os.environ.get("TRAINWRIGHT_ERROR"):
         described = {
             "type": type(error).__name__,
@@ -131,14 +137,16 @@ def _describe(error: Exception) -> None:
             "raised": not isinstance(error, TrainingError | StoreError),
         }
         temporary = Path(f"{path}.tmp")
-        temporary.write_text(json.dumps(described), encoding="utf-8")
-        temporary.replace(path)
+        with suppress(OSError):
+            temporary.write_text(json.dumps(described), encoding="utf-8")
+            temporary.replace(path)
 
 
 def leave(code: int) -> None:
     """End the process now: threads stuck in an upload or in a collective with a lost peer must not hold it up."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     os._exit(code)
 
 

@@ -41,7 +41,7 @@ FINISH_S = 600
 """Seconds that the last checkpoint of a finished run may take, uploads included."""
 
 DRAIN_S = 100
-"""Seconds that the checkpoint of a drain may take: AWS reclaims a spot instance 120 s after its notice."""
+"""Seconds that the checkpoint of a drain may take: a machine is reclaimed 120 s after its notice, or later."""
 
 MARGIN_S = 30
 """Seconds that the others wait beyond that for rank 0's word."""
@@ -110,6 +110,7 @@ class Run:
         self.saved_step, self.saved_at = self.step, time.monotonic()
         self.due = False
         self.skips = 0
+        """Steps in a row without a finite gradient. None is saved, or a run that resumes would count anew."""
         metrics.event(
             "resume" if resumed else "start",
             step=self.step,
@@ -132,16 +133,18 @@ class Run:
         reseed(mix(self.job.seed, self.step, self.group.rank), self.group.device)
         computed = compute(self.learner, micro_steps, rate, asked, self.save_is_due(), self.job, self.group)
         self.position += self.job.batch
+        self.skips = 0 if math.isfinite(computed.norm) else self.skips + 1
         if self.group.rank == 0:
             self.record(computed, rate, time.perf_counter() - began, data_s)
             self.tell()
-        if computed.save and not computed.drain and self.step < self.job.steps:
-            self.save(self.snapshot())
-        self.skips = 0 if math.isfinite(computed.norm) else self.skips + 1
-        if self.skips == SKIPS:
+        # A run may end on a step that was skipped, as fp16's scaler does now and then, but not on weights of no use.
+        useless = self.skips and self.step == self.job.steps and not math.isfinite(computed.loss)
+        if useless or self.skips == SKIPS:
             raise DivergedError(
-                f"step {self.step}: the gradient was not finite for {SKIPS} steps in a row; lower learning_rate"
+                f"step {self.step}: the gradient was not finite for {self.skips} steps in a row; lower learning_rate"
             )
+        if computed.save and not computed.drain and not self.skips and self.step < self.job.steps:
+            self.save(self.snapshot())
         if gc.isenabled():
             # What lives after a first step lives to the end, and the loop makes no cycles worth a pause.
             gc.collect()
@@ -216,12 +219,15 @@ class Run:
     # --- End: the last checkpoint, which all ranks wait for
 
     def finish(self) -> None:
-        """Save the last step, on scratch and in the store. Raises `CheckpointError`, on every rank, if that fails."""
+        """Save the last step, on scratch and in the store. Raises `CheckpointError`, on every rank, if that fails.
+
+        A run that drains while steps are skipped goes on from the checkpoint before them.
+        """
         done = self.step == self.job.steps
         limit = FINISH_S if done else DRAIN_S
         if not done:
             self.metrics.event("drain", step=self.step)
-        last = self.snapshot() if self.saved_step < self.step else None
+        last = self.snapshot() if self.saved_step < self.step and (done or not self.skips) else None
 
         def close() -> bytes:
             deadline = time.monotonic() + limit

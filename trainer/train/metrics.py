@@ -9,6 +9,8 @@ import json
 import math
 import os
 import time
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,17 +19,19 @@ CONSOLE_EVERY_S = 1.0
 
 
 class Metrics:
-    """Writes to `path`, or nowhere where that is None (ranks other than 0). Every line carries `common`."""
+    """Writes to `path`, or nowhere where that is None (ranks other than 0). Every line carries `common`.
+
+    A line that can't be written, as on a disk that is full, is lost, which is said once: no run ends for its record.
+    """
 
     def __init__(self, path: Path | None, **common: Any) -> None:
+        self._path = path
         self._common = common
-        self._file = None
+        self._file: FileIO | None = None
+        self._torn = False
+        """Whether the last line in the file was cut off."""
+        self._lossy = False
         self._shown = float("-inf")
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", buffering=0)
-            if self._file.tell() and not _ends_with_newline(path):
-                self._file.write(b"\n")
 
     def step(self, **values: Any) -> None:
         """Record one optimizer step: `step`, `steps`, `loss`, `lr`, `grad_norm`, `tokens_per_second`, `step_ms`, ..."""
@@ -47,15 +51,30 @@ class Metrics:
         self._say("  ".join([event, *(f"{name} {value}" for name, value in details.items())]))
 
     def _write(self, values: dict[str, Any]) -> None:
-        if self._file is not None:
-            line = {"time": round(time.time(), 3), **values, **self._common}
-            # JSON has no word for NaN or infinity, and browsers refuse them.
-            finite = {name: None if _is_endless(value) else value for name, value in line.items()}
-            self._file.write(f"{json.dumps(finite)}\n".encode())
+        if self._path is None:
+            return
+        line = {"time": round(time.time(), 3), **values, **self._common}
+        # JSON has no word for NaN or infinity, and browsers refuse them.
+        finite = {name: None if _is_endless(value) else value for name, value in line.items()}
+        try:
+            self._append(self._path, f"{json.dumps(finite)}\n".encode())
+        except OSError as error:
+            if not self._lossy:
+                self._lossy = True
+                self._say(f"{self._path}: {error.strerror}; steps and events that can't be written there are lost")
+
+    def _append(self, path: Path, line: bytes) -> None:
+        if self._file is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab", buffering=0)
+            self._torn = self._file.tell() > 0 and not _ends_with_newline(path)
+        content = b"\n" + line if self._torn else line
+        self._torn = self._file.write(content) < len(content)
 
     def _say(self, text: str) -> None:
-        if self._file is not None:
-            print(text, flush=True)
+        if self._path is not None:
+            with suppress(OSError):  # a log that is full
+                print(text, flush=True)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Which checkpoints stay. The others go only once a newer one stands, on scratch and in the store."""
+"""Which checkpoints stay. In the store, the others go only once a newer one stands there; scratch keeps the fewest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainer.train import checkpoint
 from trainer.train.checkpoint import DAMAGED
 
 FEWEST = 2
-"""Newest checkpoints that stay whatever their age: the last may turn out to be damaged."""
+"""Newest checkpoints that stay whatever their age: the last may turn out to be damaged. Scratch keeps no more."""
 
 DAY_S = 86_400
 
@@ -22,8 +22,8 @@ DAY_S = 86_400
 class Retention:
     """The newest `keep` stay, and of these the ones not older than `days`, if that isn't 0, but never under two.
 
-    Age is counted back from the newest one's writing, by the clock of the place where they lie: no two clocks are
-    compared, and a run that stands still loses nothing.
+    Age is counted back from the newest one's writing, by the store's clock: no two clocks are compared, and a run that
+    stands still loses nothing.
     """
 
     keep: int
@@ -37,16 +37,25 @@ class Retention:
         return [step for step in steps if step not in kept]
 
 
+def clear(folder: Path, keep: int = FEWEST) -> None:
+    """Remove all but the `keep` newest whole checkpoints on scratch, and those set aside as damaged before the newest.
+
+    Whether the store has them is not asked: while it is away, newer ones would pile up until none could be written.
+    Raises `OSError`.
+    """
+    steps = checkpoint.steps_in(folder)
+    damaged = [path for path in folder.glob(f"*{DAMAGED}") if steps and path.stem < checkpoint_name(steps[0])]
+    for path in [*damaged, *(folder / checkpoint_name(step) for step in steps[keep:])]:
+        checkpoint.discard(path)
+
+
 def prune(folder: Path, store: Store, retention: Retention) -> None:
-    """Remove what is not to be kept, and what was left unfinished or set aside as damaged before the newest one.
+    """Clear scratch, and remove from the store what is not to be kept, or was left unfinished before the newest one.
 
     To be called after `checkpoint.publish`, by whom alone writes checkpoints here: so the one that a run went on from
     stays until a newer one is whole in the store. Raises `StoreError`, `OSError`.
     """
-    there = {step: (folder / checkpoint_name(step)).stat().st_mtime for step in checkpoint.steps_in(folder)}
-    damaged = [path for path in folder.glob(f"*{DAMAGED}") if there and path.stem < checkpoint_name(max(there))]
-    for path in [*damaged, *(folder / checkpoint_name(step) for step in retention.outlived(there))]:
-        checkpoint.discard(path)
+    clear(folder)
     held = checkpoint.steps_in_store(store)
     whole = {step: files[MANIFEST].modified for step, files in held.items() if MANIFEST in files}
     outlived = retention.outlived(whole)

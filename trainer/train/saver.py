@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import Any, BinaryIO
 
 import torch
 
@@ -17,7 +19,10 @@ from trainer.train import checkpoint
 from trainer.train.checkpoint import Found, Manifest
 from trainer.train.errors import CheckpointError
 from trainer.train.learner import State
-from trainer.train.retention import Retention, prune
+from trainer.train.retention import Retention, clear, prune
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a disk answers that has no room."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,10 @@ class Outcome:
 
 
 class Saver:
-    """Saves to `folder` and then to the store at `url`, one checkpoint at a time, and keeps what `retention` says."""
+    """Saves to `folder` and then to the store at `url`, one checkpoint at a time; there it keeps what `retention` says.
+
+    On a disk that is full it makes room once, down to the newest checkpoint that is there.
+    """
 
     def __init__(self, folder: Path, url: str, retention: Retention) -> None:
         self._folder = folder
@@ -91,5 +99,22 @@ class Saver:
             self._outcomes.put(Outcome(step, key, 0, stall_ms, f"checkpoint of step {step} was not saved: {reason}"))
 
     def _write(self, manifest: Manifest, state: State) -> Found:
-        parts = {name: partial(torch.save, part) for name, part in state.items()}
+        parts = {name: partial(_write_state, part) for name, part in state.items()}
+        clear(self._folder)
+        try:
+            return checkpoint.write(self._folder, manifest, parts)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+        clear(self._folder, keep=1)
         return checkpoint.write(self._folder, manifest, parts)
+
+
+def _write_state(part: Mapping[str, Any], file: BinaryIO) -> None:
+    """`torch.save`, which closes its archive when a write fails, and by the error of that hides the file's own."""
+    try:
+        torch.save(part, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise

@@ -112,11 +112,12 @@ def test_fsx_finds_the_rules_and_the_bucket_as_they_are_to_be(mocked, stack):
 
 
 @pytest.mark.parametrize("production", [False, True])
-def test_production_keeps_it_like_all_that_holds_data(mocked, stack, production):
+def test_production_protects_it_and_lets_it_go_with_the_stack(mocked, stack, production):
+    """Left in the account, it would be billed, and the subnet and security group that it is in couldn't be deleted."""
     changes = {"production": production, "audit.enabled": production, "audit.emails": ["a@example.com"]}
     records = mocked.cluster(stack({**LUSTRE, **(changes if production else {})}))
     for kind in ("LustreFileSystem", "DataRepositoryAssociation"):
-        assert (records.one(kind).protect, records.one(kind).retain_on_delete) == (production, production)
+        assert (bool(records.one(kind).protect), bool(records.one(kind).retain_on_delete)) == (production, False)
 
 
 @pytest.mark.parametrize("action", ["Decrypt", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "DescribeKey"])

@@ -54,7 +54,12 @@ TRAINER = [
     ("s3:PutObject", f"{BUCKET}/bundles/0.tar", {}, False),
     ("s3:PutObject", f"{BUCKET}/fleet.json", {}, False),
     ("s3:GetObject", f"{BUCKET}/bundles/0.tar", {}, False),
-    ("s3:DeleteObject", f"{BUCKET}/datasets/text/index.json", {}, False),
+    ("s3:DeleteObject", f"{BUCKET}/datasets/text/index.json", {}, True),
+    ("s3:DeleteObject", f"{BUCKET}/datasets/text/shard-00000.bin", {}, False),
+    ("s3:DeleteObject", f"{BUCKET}/runs/r/datasets/x/index.json", {}, False),
+    ("s3:ListBucketMultipartUploads", BUCKET, {}, True),
+    ("s3:ListMultipartUploadParts", f"{BUCKET}/datasets/text/shard-00000.bin", {}, True),
+    ("s3:ListMultipartUploadParts", f"{BUCKET}/runs/r/x", {}, False),
     ("s3:GetObject", f"{RECORD}/AWSLogs/x", {}, False),
     ("s3:PutBucketPolicy", BUCKET, {}, False),
     ("autoscaling:SetDesiredCapacity", GROUP, {}, False),
@@ -88,6 +93,9 @@ SUBMITTER = [
 
 OPERATOR = [
     ("autoscaling:DescribeAutoScalingGroups", "*", {}, True),
+    ("autoscaling:ResumeProcesses", GROUP, {}, True),
+    ("autoscaling:ResumeProcesses", GROUP.replace("c1-", "c2-"), {}, False),
+    ("autoscaling:SuspendProcesses", GROUP, {}, False),
     ("autoscaling:SetDesiredCapacity", GROUP, {}, True),
     ("ssm:StartSession", NODE, ON_NODE, True),
     ("ssm:StartSession", DOCUMENT, {"ssm:SessionDocumentAccessCheck": "true"}, True),

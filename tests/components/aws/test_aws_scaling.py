@@ -3,6 +3,9 @@
 import base64
 import json
 import math
+import operator
+import re
+from dataclasses import dataclass
 
 import boto3
 import botocore.session
@@ -22,6 +25,7 @@ from emulator.provider.aws.api import ApiError, fit
 from emulator.provider.aws.autoscaling import Policy
 from tests.components.aws.policies import allows, denies
 from trainer.node import metrics
+from trainer.node.queue import Turn
 
 ACCOUNT = "123456789012"
 BUCKET = "c1-data-1a2b3c4"
@@ -155,14 +159,61 @@ def test_this_files_own_guard_finds_what_is_no_request(service, operation, props
 # what it does to the fleet
 
 
+SILENT = None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A metric's value in one minute, or none. What is missing makes a sum missing, or counts as zero."""
+
+    number: float | None
+    as_zero: bool
+
+    def _and(self, other, how):
+        numbers = [value.number if isinstance(value, Value) else value for value in (self, other)]
+        if self.as_zero:
+            numbers = [number or 0 for number in numbers]
+        return Value(None if None in numbers else how(*numbers), self.as_zero)
+
+    def __add__(self, other):
+        return self._and(other, operator.add)
+
+    def __sub__(self, other):
+        return self._and(other, operator.sub)
+
+    def __truediv__(self, other):
+        return self._and(other, operator.truediv)
+
+
+def _fill(value, other):
+    number = other.number if isinstance(other, Value) else other
+    return Value(number if value.number is None else value.number, value.as_zero)
+
+
+def _answers(alarm, minutes, as_zero):
+    """What an alarm judges, minute by minute, of its metrics' values, by each expression in its turn."""
+    queries = [query for query in alarm["metricQueries"] if query.get("expression")]
+    last, answers = {}, []
+    for values in minutes:
+        known = {name: Value(value, as_zero) for name, value in values.items()}
+        last |= {name: value for name, value in known.items() if value.number is not None}
+        for query in queries:
+            found = re.fullmatch(r"FILL\((\w+), REPEAT\)", query["expression"])
+            names = {**known, "FILL": _fill, "REPEAT": last.get(found[1], Value(None, as_zero)) if found else None}
+            known[query["id"]] = eval(query["expression"], names)
+        (answer,) = (query["id"] for query in queries if query["returnData"])
+        answers.append(known[answer].number)
+    return answers
+
+
 def _after(records, waiting, nodes):
     """Nodes of the fleet once its alarm on the backlog has spoken, as Auto Scaling has it (user guide, "Step scaling").
 
     From what is declared: the alarm's expression, its threshold, the policy's steps, and the group's most.
     """
     alarm, policy = records.one("MetricAlarm", "c1-backlog").inputs, records.one("Policy", "c1-backlog").inputs
-    (answer,) = (query["expression"] for query in alarm["metricQueries"] if query["returnData"])
-    breach = eval(answer, {"waiting": waiting, "nodes": nodes}) - alarm["threshold"]
+    (answer,) = _answers(alarm, [{"waiting": waiting, "nodes": nodes}], as_zero=False)
+    breach = answer - alarm["threshold"]
     assert alarm["comparisonOperator"] == "GreaterThanOrEqualToThreshold"
     if breach < 0:
         return nodes
@@ -207,7 +258,7 @@ def test_a_backlog_must_last_and_nodes_on_their_way_count_as_there(mocked, stack
 
 
 def test_the_backlog_is_of_this_queue_and_the_nodes_are_of_this_group(scaled):
-    waiting, nodes, _ = scaled.one("MetricAlarm", "c1-backlog").inputs["metricQueries"]
+    waiting, nodes, *_ = scaled.one("MetricAlarm", "c1-backlog").inputs["metricQueries"]
     assert (waiting["metric"]["metricName"], waiting["metric"]["dimensions"]) == (
         MESSAGES[0],
         {"QueueName": "c1-queue"},
@@ -217,27 +268,32 @@ def test_the_backlog_is_of_this_queue_and_the_nodes_are_of_this_group(scaled):
     assert nodes["metric"]["metricName"] in scaled.one("Group", "c1-nodes").inputs["enabledMetrics"]
 
 
-SILENT = math.nan
+@pytest.mark.parametrize("as_zero", [False, True])
+def test_a_fleet_that_is_there_is_not_taken_for_none_where_its_size_is_late_or_missing(scaled, as_zero):
+    """Else a backlog for ten would have the fleet's most added to the nodes that it has."""
+    alarm = scaled.one("MetricAlarm", "c1-backlog").inputs
+    there, late, silent = {"waiting": 60, "nodes": 20}, {"waiting": 60, "nodes": SILENT}, {"nodes": SILENT}
+    assert _answers(alarm, [there, late], as_zero) == [10, 10]
+    (answer,) = _answers(alarm, [late], as_zero)
+    assert answer < alarm["threshold"]
+    (answer,) = _answers(alarm, [{"waiting": SILENT, **silent}], as_zero)
+    assert (answer or 0) < alarm["threshold"]
 
 
 def _idle(records, **series):
-    """Whether the idle alarm would speak, of each metric's values minute by minute; `SILENT` is a minute without one.
-
-    What is added to nothing is nothing, and that is not breaching: so is a NaN.
-    """
+    """Whether the idle alarm would speak, of each metric's newest values by the minute, whatever missing ones mean."""
     alarm = records.one("MetricAlarm", "c1-idle-to-zero").inputs
-    (answer,) = (query["expression"] for query in alarm["metricQueries"] if query["returnData"])
     ids, minutes = [query["id"] for query in alarm["metricQueries"][:-1]], int(alarm["evaluationPeriods"])
     assert (alarm["comparisonOperator"], alarm["treatMissingData"]) == ("LessThanOrEqualToThreshold", "notBreaching")
+    window = {name: ([SILENT] * minutes + series.get(name, []))[-minutes:] for name in ids}
+    values = [{name: window[name][minute] for name in ids} for minute in range(minutes)]
 
-    def filled(value, other):
-        return other if math.isnan(value) else value
+    def speaks(as_zero):
+        quiet = [answer is not None and answer <= alarm["threshold"] for answer in _answers(alarm, values, as_zero)]
+        return sum(quiet) >= alarm["datapointsToAlarm"]
 
-    def quiet(minute):
-        values = {name: series.get(name, [SILENT] * minutes)[minute] for name in ids}
-        return eval(answer, {**values, "FILL": filled}) <= alarm["threshold"]
-
-    return all(quiet(minute) for minute in range(minutes))
+    (spoken,) = {speaks(as_zero) for as_zero in (False, True)}
+    return spoken
 
 
 def test_a_fleet_whose_run_has_ended_and_whose_queue_is_empty_is_set_to_zero(scaled):
@@ -263,6 +319,11 @@ def test_silence_of_metrics_never_ends_a_run(scaled):
     """A fault of CloudWatch, of the way to it or of a permission looks like nothing at all."""
     assert not _idle(scaled)
     assert not _idle(scaled, active=[0] * 14 + [SILENT])
+    assert not _idle(scaled, active=[SILENT] * 18, waiting=[0] * 18)
+
+
+def test_metrics_that_come_late_keep_no_idle_fleet(scaled):
+    assert _idle(scaled, active=[0] * 15 + [SILENT] * 3)
 
 
 def test_without_a_queue_the_runs_end_alone_decides(mocked, stack):
@@ -377,6 +438,18 @@ def test_nodes_read_the_queue_keep_its_count_and_submit_nothing(scaled):
     assert not allows(policy, "s3:PutObject", reads.replace("*", "000001.json"))
 
 
+def test_the_stacks_own_run_is_written_once_for_all_nodes_and_before_they_boot(mocked, stack):
+    """Nodes that aren't replaced have another run in their user-data, after a change of the job, than those to come."""
+    values = {**ALL, "nodes.refresh": False}
+    records = mocked.cluster(stack(values))
+    own, plan = records.one("BucketObjectv2", "c1-own"), decide("c1", parse(stack(values)))
+    assert Turn.parse(own.inputs["content"].encode(), 0) == Turn(plan.run.id, plan.run.job)
+    assert (own.inputs["key"], own.ignore_changes) == ("queue/own.json", ("content",))
+    assert own.urn in records.one("Group", "c1-nodes").dependencies
+    without = mocked.cluster(stack({**values, "scaling": {}}))
+    assert "c1-own" not in {record.name for record in without.all}
+
+
 @pytest.mark.parametrize(("scaling", "url"), [({"queue": True}, "c1-queue-id"), ({}, None)])
 def test_nodes_are_told_of_the_queue_where_there_is_one(mocked, stack, scaling, url):
     assert _told(mocked.cluster(stack({**ALL, "scaling": scaling}))).get("queue") == url
@@ -404,10 +477,24 @@ def test_a_node_cannot_hide_an_alarm_on_the_record(mocked, stack):
         assert not allows(policy, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
 
 
-@pytest.mark.parametrize("scaling", [{}, None])
-def test_nodes_are_told_their_namespace_where_they_may_send_and_else_nothing(mocked, stack, scaling):
-    told = _told(mocked.cluster(stack({**ALL, "scaling": scaling})))
-    assert told.get("namespace") == (None if scaling is None else SPACE)
+@pytest.mark.parametrize(
+    ("changes", "sends"),
+    [
+        ({"scaling": {}}, True),
+        ({"scaling": None}, False),
+        ({"scaling": None, **AUDIT}, True),
+        ({"scaling": None, **AUDIT, "network.egress": "nat"}, True),
+        ({"scaling": None, **AUDIT, "network.egress": "bucket"}, False),
+    ],
+    ids=str,
+)
+def test_nodes_are_told_their_namespace_where_they_may_and_can_send_and_else_nothing(mocked, stack, changes, sends):
+    """An audited cluster has graphs of its GPUs; one whose nodes reach the bucket alone is no error for it."""
+    records = mocked.cluster(stack({**ALL, **changes}))
+    assert _told(records).get("namespace") == (SPACE if sends else None)
+    assert [r.name for r in records.of("RolePolicy") if r.name == "c1-metrics"] == ["c1-metrics"] * sends
+    if "audit.enabled" in changes:
+        assert ("GPUs, % used" in records.one("Dashboard").inputs["dashboardBody"]) is sends
 
 
 def _told(records):

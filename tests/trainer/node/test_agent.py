@@ -399,6 +399,105 @@ def test_with_a_queue_a_run_that_lacks_what_it_needs_fails_and_makes_way(world, 
     assert "no such object" in outcome["reason"]
 
 
+def test_nodes_begin_with_the_run_that_the_bucket_names_whatever_their_user_data_does(world, monkeypatch):
+    """Nodes that were not replaced after a change of the job would be at one run, and new ones at another."""
+
+    def nothing_waits(*_):
+        raise agent_module.Left
+
+    monkeypatch.setattr(agent_module.Turns, "next", nothing_waits)
+    job = {**LACKING, "command": [sys.executable, "-c", "print('trained')"], "code": None}
+    world.bucket.put(layout.OWN, Turn("r-first", job).json())
+    assert world.run(job=LACKING, queue="http://127.0.0.1:9/1/q") == exits.DONE
+    outcome = FileStore(world.bucket.root / "runs/r-first").get(layout.OUTCOME)
+    assert json.loads(outcome)["succeeded"] is True
+    assert not world.run_store.list("")
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Nothing waits in the queue."""
+
+    def nothing_waits(*_):
+        raise agent_module.Left
+
+    monkeypatch.setattr(agent_module.Turns, "next", nothing_waits)
+
+
+QUEUE = {"queue": "http://127.0.0.1:9/1/q"}
+
+
+def test_what_one_node_lacks_ends_no_run_that_others_train(world, alone):
+    """A newcomer's broken disk, or a dataset that was packed anew, is not the run's end."""
+    world.run_store.put(layout.card("i-2"), b"{}")
+    assert world.run(job=LACKING, **QUEUE) == exits.STEP_FAILED["storage"]
+    assert not world.run_store.exists(layout.OUTCOME)
+
+
+def test_what_a_node_lacks_once_ends_no_run(world, alone, monkeypatch):
+    """A shard that is torn on its way, or by this node's disk."""
+    world.pack()
+    read, torn = FileStore.download, [1]
+
+    def download(store, key, path):
+        read(store, key, path)
+        if key.startswith("shard") and torn:
+            torn.pop()
+            path.write_bytes(b"torn")
+
+    monkeypatch.setattr(FileStore, "download", download)
+    assert world.run(**QUEUE) == exits.DONE
+    assert torn == []
+    assert json.loads(world.run_store.get(layout.OUTCOME))["succeeded"] is True
+
+
+def test_a_bucket_that_does_not_answer_ends_no_run(world, alone, monkeypatch):
+    world.pack()
+    read = FileStore.get
+
+    def get(store, key):
+        if key == "index.json":
+            raise Unavailable("timed out")
+        return read(store, key)
+
+    monkeypatch.setattr(FileStore, "get", get)
+    monkeypatch.setattr(agent_module, "DATASET_WAIT_S", 0.1)
+    assert world.run(**QUEUE) == exits.STEP_FAILED["storage"]
+    assert not world.run_store.exists(layout.OUTCOME)
+
+
+HUGE = {"dataset": "text", "steps": 3, "model": {"layers": 1000, "width": 100_000}}
+"""Its checkpoints are larger than any disk."""
+
+
+def test_with_a_queue_a_run_too_large_for_an_empty_disk_fails_and_makes_way(world, alone):
+    """Else each node would exit, until the breaker stopped the fleet."""
+    world.pack()
+    assert world.run(job=HUGE, **QUEUE) == exits.DONE
+    outcome = json.loads(world.run_store.get(layout.OUTCOME))
+    assert outcome["succeeded"] is False
+    assert "MiB in all, too little for checkpoints" in outcome["reason"]
+    assert "nodes.disk_gb" in outcome["reason"]
+    assert world.run_store.list(layout.MEMBERS) == []
+
+
+def _lesser(_):
+    raise Degraded("no mdadm")
+
+
+@pytest.mark.parametrize("why", ["alone", "trained", "degraded"])
+def test_a_run_too_large_for_one_nodes_disk_ends_the_node_alone(world, alone, monkeypatch, why):
+    """As without a queue, where others train it, and where this node's disk is less than it should be."""
+    world.pack()
+    if why == "trained":
+        world.run_store.put(layout.card("i-2"), b"{}")
+    if why == "degraded":
+        monkeypatch.setattr("trainer.node.scratch.assemble", _lesser)
+    more = {} if why == "alone" else QUEUE
+    assert world.run(job=HUGE, **more) == exits.STEP_FAILED["health"]
+    assert not world.run_store.exists(layout.OUTCOME)
+
+
 def test_without_a_queue_a_run_that_lacks_what_it_needs_ends_the_node_alone(world):
     assert world.run(job=LACKING) == exits.STEP_FAILED["storage"]
     assert not world.run_store.exists(layout.OUTCOME)

@@ -4,6 +4,7 @@ Waits are shortened in the agents themselves; what is awaited is always a record
 """
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,9 +16,11 @@ from types import SimpleNamespace
 import pytest
 
 from trainer import exits, layout
-from trainer.node.generations import Generations
-from trainer.node.peers import Generation, Member
+from trainer.node.generations import FINISHING_S, LINGERING_S, PARTING_S, Generations, Quarantined
+from trainer.node.membership import Membership
+from trainer.node.peers import DONE, DRAINED, FAILED, QUARANTINED, Card, Generation, Member, Tally
 from trainer.node.shipping import Shipper
+from trainer.node.steps import BootReport
 from trainer.node.workers import Workers, environment
 from trainer.store import FileStore
 
@@ -31,7 +34,7 @@ from trainer.node import generations, lifecycle, membership, peers, rules, shipp
 generations.FORMING_S = generations.STEADY_S = generations.NOTICE_S = 0.1
 generations.TICK_S = 0.02
 generations.GRACE_S = 5
-generations.LINGERING_S = 1
+generations.LINGERING_S = generations.FINISHING_S = 1
 membership.DEAD_AFTER_S = 1.5
 rules.JOIN_SETTLE_S = 0.2
 shipping.SHORTEST_S = 0.05
@@ -369,6 +372,37 @@ def test_workers_that_hang_after_others_are_done_are_ended_and_the_run_goes_on(c
     assert len(cluster.generation(2).members) == 2
     cluster.wait_for("the end", lambda: cluster.run.exists(layout.OUTCOME), 20)
     assert json.loads(cluster.run.get(layout.OUTCOME))["succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "promising", "broken", "limit"),
+    [
+        ({DONE}, False, False, FINISHING_S),
+        ({DONE}, True, False, math.inf),
+        ({DONE, DRAINED}, True, False, LINGERING_S),
+        ({DRAINED}, False, False, LINGERING_S),
+        ({DONE, FAILED}, True, True, PARTING_S),
+        (set(), True, True, PARTING_S),
+    ],
+)
+def test_who_has_work_left_when_the_others_are_done_is_given_time_for_it(ends, promising, broken, limit):
+    """Rank 0 of a script may write its last model for minutes; the pulse, where all keep one, tells when it hangs."""
+    workers = SimpleNamespace(promising=promising)
+    assert Generations(None, None, None, None)._patience(workers, ends, broken=broken) == limit
+
+
+def test_a_node_that_the_others_left_out_while_it_booted_leaves_in_quarantine(tmp_path):
+    """By its own exit code, not as one whose boot failed in the step `peers`."""
+    card = Card("a", "127.0.0.1", "t-a", "1", 1)
+    member = Membership(FileStore(tmp_path / "run"), FileStore(tmp_path), card)
+    others = (Member("b", "127.0.0.1", "1", 1),)
+    member.store.put(
+        layout.generation(1), Generation(1, others, 1, "x", False, 0, Tally(quarantined={"a": "bad GPU"})).json()
+    )
+    booted = Generations(member, None, SimpleNamespace(progress=0), None)
+    with pytest.raises(Quarantined, match=r"^bad GPU$"):
+        BootReport(lambda *_: None).required("peers", booted.first, 10)
+    assert member.card.state == QUARANTINED
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -65,6 +65,7 @@ def test_mpirun_passes_on_what_the_user_chose_and_no_file_of_one_rank(values):
 def test_mpirun_is_started_on_the_first_node_and_passes_the_environment_on(values):
     told = launchers.command("mpirun", ["python", "a.py"], values[0])
     assert told[:5] == ["mpirun", "-np", "12", "--hostfile", values[0]["TRAINWRIGHT_HOSTFILE"]]
+    assert told[5:9] == ["--bind-to", "none", "--map-by", "slot"], "else each worker gets one core"
     assert told[-2:] == [sys.executable, "a.py"]
     passed = {name for flag, name in pairwise(told) if flag == "-x"}
     assert {"NCCL_DEBUG", "TRAINWRIGHT_SCRATCH", "MASTER_ADDR", "PYTHONPATH"} <= passed
@@ -72,6 +73,23 @@ def test_mpirun_is_started_on_the_first_node_and_passes_the_environment_on(value
     assert launchers.command("mpirun", ["python", "a.py"], values[1])[1:] == ["-m", "trainer.node.attend"]
     assert launchers.environment("mpirun", values[1])["PYTHONPATH"] == "/lib", "the user's code has no trainer"
     assert "RANK" not in launchers.environment("mpirun", values[0])
+
+
+def test_mpirun_runs_as_root_as_the_agent_does(values):
+    """Open MPI exits with `has detected an attempt to run as root` otherwise (open-mpi/ompi#4451)."""
+    wanted = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    assert wanted.items() <= launchers.environment("mpirun", values[0]).items()
+    assert not wanted.keys() & launchers.environment("deepspeed", values[0]).keys()
+
+
+def test_deepspeed_is_found_beside_python_first(values, tmp_path, monkeypatch):
+    """`nodes.python` may lie in a folder that is not on the agent's PATH, with all that is installed with it."""
+    beside = tmp_path / "deepspeed"
+    beside.touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert launchers.command("deepspeed", ["a"], values[0])[0] == str(beside)
+    beside.unlink()
+    assert launchers.command("deepspeed", ["a"], values[0])[0] == "deepspeed", "PATH's"
 
 
 @pytest.mark.parametrize("launcher", ["deepspeed", "mpirun"])

@@ -296,3 +296,39 @@ def test_what_workers_say_is_safe_counts_like_a_checkpoint_also_of_a_node_that_i
 def test_one_request_that_the_store_never_answers_costs_no_node_its_place():
     """`sync` runs in line with the beats: what it may wait for one answer must lie below what peers wait for a beat."""
     assert (HURRIED.connect_s + HURRIED.read_s) * HURRIED.attempts < DEAD_AFTER_S
+
+
+def test_a_wait_for_nodes_ends_when_another_leads(world):
+    """Else one that waited a minute ends, hours later, a healthy run as the first thing it does when it leads again."""
+    b = world.node("b")
+    world.bucket.put(layout.FLEET, json.dumps({"min": 2, "desired": 2, "max": 8}).encode())
+    world.pass_time(5, b)
+    b.view()
+    world.pass_time(60, b)
+    assert b.view().short_s == 60
+    a = world.node("a")
+    world.pass_time(5, b, a)
+    assert not b.view().leads
+    assert a.view().short_s == 0
+    a.form(Form(decide(a.view()).members, "first", graceful=False), 1, 0)
+    world.pass_time(100, b, a)
+    assert not b.view().leads
+    world.pass_time(DEAD_AFTER_S + 2, b)
+    assert b.view().leads
+    assert b.view().short_s == 0
+
+
+def test_nobody_waits_for_nodes_while_a_generation_trains(world):
+    """Where more are asked for in mid-run, the wait begins when the generation ends, and has all its time."""
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    a.form(Form(decide(a.view()).members, "first", graceful=False), 1, 0)
+    world.bucket.put(layout.FLEET, json.dumps({"min": 3, "desired": 3, "max": 8}).encode())
+    for _ in range(10):
+        world.pass_time(10, a, b)
+        assert a.view().short_s == 0
+    b.say(ended=Ended(1, FAILED, "no"))
+    for _ in range(2):
+        world.pass_time(10, b, a)
+        waited = a.view().short_s
+    assert waited == 10

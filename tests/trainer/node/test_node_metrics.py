@@ -114,6 +114,8 @@ def test_a_cloudwatch_that_fails_is_said_once_and_asked_ever_more_rarely_until_i
 
 
 def test_credentials_that_never_come_cost_no_more_than_a_word(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # another test's, with credentials
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -100,6 +100,13 @@ def test_a_dataset_that_never_comes_ends_the_step_with_what_to_do(datasets, tmp_
         storage.fetch(datasets, tmp_path / "data", 0.1)
 
 
+def test_a_store_that_stays_away_is_not_taken_for_a_dataset_that_is_not_there(datasets, tmp_path):
+    """What follows differs: a node is replaced, or the run has failed."""
+    datasets.failures = 1000
+    with pytest.raises(Unavailable):
+        storage.fetch(datasets, tmp_path / "data", 0.1)
+
+
 @pytest.fixture
 def warm(datasets, tmp_path):
     """The bucket's dataset as a file system shows it."""

@@ -14,7 +14,7 @@ from trainer.node import backlog
 from trainer.node.backlog import Backlog
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.membership import Outcome
-from trainer.node.queue import Place, Queue, Turn, current, line, waiting
+from trainer.node.queue import ERASED, Place, Queue, Turn, current, first, line, waiting
 from trainer.node.shipping import Shipper
 from trainer.node.turns import Turns, clear
 from trainer.store import FileStore, Unavailable
@@ -133,6 +133,7 @@ def test_a_failed_run_that_is_put_in_again_goes_to_the_end_and_never_before_one_
     [
         b"not JSON",
         b"[]",
+        ERASED,
         Turn("../own", JOB, 1).json(),
         Turn("a", {**JOB, "dataset": "../../etc"}, 1).json(),
         Turn("a", {**JOB, "code": "/etc"}, 1).json(),
@@ -148,6 +149,17 @@ def test_what_no_node_could_take_is_passed_over_and_holds_up_nobody(store, queue
     assert queue.next() is None
     queue.add("b", JOB, "me")
     assert (queue.next().run, queue.next().number) == ("b", 2)
+
+
+def test_the_first_run_is_the_buckets_and_takes_no_place_in_the_queue(store, queue):
+    assert first(store, OWN) == OWN, "a cluster that was declared before there was such an object"
+    store.put(layout.OWN, Turn("other", JOB).json())
+    assert first(store, OWN) == Turn("other", JOB)
+    assert [place.turn for place in queue.places()] == [OWN]
+    assert queue.add("a", JOB, "me").number == 1
+    store.put(layout.OWN, Turn("../other", JOB).json())
+    with pytest.raises(ValueError, match="lead elsewhere"):
+        first(store, OWN)
 
 
 # --- The signal: a message for each that waits

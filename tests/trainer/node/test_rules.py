@@ -192,6 +192,10 @@ class TestNext:
         decision = decide(view(a=ended("a", STOPPED), b=ended("b", STOPPED)))
         assert (formed(decision), decision.why) == ("ab", "a, b: their connections broke")
 
+    def test_what_a_worker_said_of_its_peers_is_told_with_it(self):
+        decision = decide(view(a=ended("a", STOPPED), b=ended("b", STOPPED, "rank 1: Connection closed by peer")))
+        assert decision.why == "a, b: their connections broke (rank 1: Connection closed by peer)"
+
     def test_a_member_that_was_draining_when_this_node_came_is_no_loss(self):
         drains = {node: card(node, state=DRAINING) for node in "bc"}
         decision = decide(replace(view("abc", "a", current="bc", alive="a", **drains), unsure=frozenset("bc")))
@@ -208,6 +212,30 @@ class TestNext:
     def test_workers_that_were_drained_start_again_where_their_nodes_stay(self):
         decision = decide(view(a=ended("a", DRAINED), b=ended("b", DRAINED)))
         assert (formed(decision), decision.graceful) == ("ab", True)
+
+    def test_one_that_left_by_its_peers_vote_waits_for_the_card_of_who_was_asked(self):
+        """A drain reaches workers through their peers before the card says so: that counts for nothing."""
+        voted = view(a=ended("a", DRAINED))
+        assert decide(voted) == Wait("waiting for the workers of b to end")
+        told = replace(voted, cards={**voted.cards, "b": card("b", state=DRAINING, ended=Ended(4, DRAINED))})
+        decision = decide(told)
+        assert (formed(decision), decision.graceful, decision.tally.fruitless) == ("a", True, 0)
+
+    def test_leaving_unasked_time_and_again_ends_the_run(self):
+        """A program that always exits with 75 would else be started once a second, for ever."""
+        current, counts = generation("ab"), []
+        while isinstance(decision := decide(view(current=current, a=ended("a", DRAINED), b=ended("b", DONE))), Form):
+            assert len(counts) < FRUITLESS_LIMIT
+            counts.append(decision.tally.fruitless)
+            current = replace(current, tally=decision.tally)
+        assert counts == [1, 2]
+        assert decision == End(
+            succeeded=False,
+            reason="3 generations in a row ended without a new checkpoint; "
+            "last: a: left as if asked to drain, which nobody was",
+        )
+        saved = view(current=current, step=101, a=ended("a", DRAINED), b=ended("b", DRAINED))
+        assert decide(saved).tally.fruitless == 0
 
     def test_draining_is_no_failure_and_no_progress(self):
         drained = view(current=generation("ab", tally=Tally(fruitless=2)), b=card("b", state=DRAINING))
@@ -226,6 +254,15 @@ class TestNext:
             assert isinstance(decide(replace(short, short_s=QUORUM_LIMIT_S - 1)), Wait)
             ended = decide(replace(short, short_s=QUORUM_LIMIT_S))
             assert ended == End(succeeded=False, reason="1 nodes were ready and 2 are needed, for 2 hours")
+
+    @pytest.mark.parametrize("least", [2, 3])
+    def test_a_generation_that_trains_is_not_ended_for_want_of_nodes(self, least):
+        """More may be asked for in mid-run (`nodes.min`): those that train go on."""
+        assert decide(replace(view("ab", least=least), short_s=2 * QUORUM_LIMIT_S)) == Wait()
+        finishing = view("ab", least=3, a=ended("a", DONE))
+        assert decide(replace(finishing, short_s=2 * QUORUM_LIMIT_S)) == Wait()
+        done = replace(view("ab", least=3, a=ended("a", DONE), b=ended("b", DONE)), short_s=2 * QUORUM_LIMIT_S)
+        assert decide(done).succeeded
 
     def test_too_few_nodes_wait_for_more(self):
         decision = decide(view("ab", alive="a", least=2))

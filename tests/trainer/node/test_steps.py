@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from trainer.node.steps import BootReport, StepFailed
+from trainer.node.steps import BootReport, Dismissed, StepFailed
 
 
 @pytest.fixture
@@ -38,6 +38,29 @@ def test_a_required_step_that_fails_ends_the_boot_with_its_name_and_reason(repor
     assert (line["step"], line["status"], line["detail"]) == ("storage", "failed", "OSError: no disk")
 
 
+def test_one_that_is_not_wanted_any_more_has_not_failed(report, published):
+    """Its exit code would else tell of a step, and the node would be taken for one that can't boot."""
+
+    class Quarantined(Dismissed):
+        pass
+
+    def action():
+        raise Quarantined("its workers failed 3 times")
+
+    with pytest.raises(Quarantined, match="its workers failed 3 times"):
+        report.required("peers", action, 5)
+    (line,) = published[-1][1]["steps"]
+    assert (line["step"], line["detail"]) == ("peers", "its workers failed 3 times")
+
+
+def test_a_failure_that_names_its_step_keeps_its_reason(report):
+    def action():
+        raise StepFailed("launch", "ranks [0] still run")
+
+    with pytest.raises(StepFailed, match=r"^launch: ranks \[0\] still run$"):
+        report.required("launch", action, 5)
+
+
 def test_b7_an_optional_step_that_fails_degrades_with_its_reason(report):
     """`set -e` and an optional download must not kill the node (awsome-distributed-ai#927)."""
     assert report.optional("fabric", lambda: 1 / 0, 5, otherwise="tcp") == "tcp"
@@ -45,13 +68,13 @@ def test_b7_an_optional_step_that_fails_degrades_with_its_reason(report):
 
 
 def test_b8_a_step_that_never_returns_is_left_behind_at_its_limit(report):
-    never = threading.Event()
+    never, before = threading.Event(), set(threading.enumerate())
     begun = time.monotonic()
     with pytest.raises(StepFailed, match=r"peers: took longer than 0\.2 s"):
         report.required("peers", lambda: never.wait(30), 0.2)
     assert time.monotonic() - begun < 2
     assert report.optional("fabric", lambda: never.wait(30), 0.1, otherwise=3) == 3
-    left = [thread for thread in threading.enumerate() if thread.name in {"step-peers", "step-fabric"}]
+    left = [thread for thread in threading.enumerate() if thread not in before]
     assert [thread.daemon for thread in left] == [True, True], "it would keep the agent's process from ending"
     never.set()
 

@@ -13,6 +13,7 @@ import pytest
 
 from trainer import exits
 from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended
+from trainer.node.steps import StepFailed
 from trainer.node.workers import Workers, environment, log_path, metrics_path, trainer_command
 
 ROOT = Path(__file__).parents[3]
@@ -364,3 +365,89 @@ def test_what_follows_from_a_failure_does_not_hide_it(make_job, make_generation,
     workers.stop()
     assert workers.poll() == first
     assert "out of memory" in first.reason
+
+
+def test_a_log_folder_that_is_full_keeps_no_worker_from_starting(make_job, make_generation, wait_for):
+    """The host file is for launchers."""
+    job = make_job("")
+    job.logs.mkdir(parents=True, exist_ok=True)
+    (job.logs / "000001-hosts").symlink_to("/dev/full")
+    workers = Workers.start(job, make_generation(1), 0)
+    assert wait_for("its end", workers.poll) == Ended(1, DONE)
+
+
+LOST = """
+    import os, sys, time
+    if os.environ["RANK"] == "1":
+        time.sleep(SECONDS)
+    print("Traceback (most recent call last):")
+    print('  File "job.py", line 1')
+    print("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited", flush=True)
+    LAST
+"""
+
+
+@pytest.mark.parametrize(
+    "last", ["sys.exit(1)", "print('we are taking the entire process down', flush=True); os.abort()"]
+)
+def test_a_script_that_dies_of_a_lost_peer_has_not_failed(run, make_job, make_generation, wait_for, last):
+    """It knows none of our codes: two such ends would else end the run, or put a healthy node in quarantine."""
+    ended = run(LOST.replace("SECONDS", "0").replace("LAST", last))
+    assert (ended.how, ended.error) == (STOPPED, "")
+    assert ended.reason.startswith("rank 0: ")
+    job = make_job(LOST.replace("SECONDS", "60").replace("LAST", last))
+    workers = Workers.start(job, make_generation(2), 0)
+    try:
+        wait_for("the parting", lambda: workers.parted)
+        assert workers.poll() is None, "who was waited for is not known yet"
+        workers.end_hung("its peers waited in vain")
+        assert "rank 1 hangs" in workers.poll().reason
+    finally:
+        workers.stop()
+
+
+def test_a_worker_with_an_account_of_its_own_is_taken_at_its_word(run):
+    account = 'open(os.environ["TRAINWRIGHT_ERROR"], "w").write(\'{"type": "E", "message": "m"}\'); sys.exit(1)'
+    assert run(LOST.replace("SECONDS", "0").replace("LAST", account)).how == FAILED
+
+
+def test_what_a_launcher_prints_of_all_its_ranks_tells_no_cause(make_job, make_generation, wait_for):
+    job = make_job(LOST.replace("SECONDS", "0").replace("LAST", "sys.exit(1)"))
+    workers = Workers.start(job, make_generation(1), 0)
+    workers.job = replace(job, launcher="deepspeed")
+    assert wait_for("the end", workers.poll).how == FAILED
+
+
+def test_what_sigkill_does_not_end_is_left_behind_in_words(make_job, make_generation, monkeypatch):
+    """A process that a driver holds in the kernel never ends: the agent would wait for it, and beat no more."""
+    monkeypatch.setattr("trainer.node.workers.KILLED_S", 0.2)
+    workers = Workers.start(make_job("import time; time.sleep(60)"), make_generation(2), 0)
+    processes = dict(workers.processes)
+    killpg = os.killpg
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", lambda pid, sig: None if pid == processes[1].pid else killpg(pid, sig))
+        with pytest.raises(StepFailed, match=r"launch: 0.2 s after SIGKILL, ranks \[1\] still run") as failed:
+            workers.stop()
+        workers.stop()
+    assert exits.STEP_FAILED[failed.value.step] == 77
+    processes[1].kill()
+    processes[1].wait()
+
+
+def test_only_pulses_of_all_that_run_tell_when_one_hangs(make_job, make_generation, wait_for):
+    job = make_job("""
+        import os, time
+        if os.environ["RANK"] == "1" or os.environ["TRAINWRIGHT_GENERATION"] == "2":
+            open(os.environ["TRAINWRIGHT_PULSE"], "w").write("600 work")
+        print("ready", flush=True)
+        time.sleep(60)
+    """)
+    for number, promising in ((1, False), (2, True)):
+        workers = Workers.start(job, replace(make_generation(2), number=number), 0)
+        try:
+            for rank in (0, 1):
+                wait_for("a worker", lambda rank=rank, n=number: "ready" in log_path(job.logs, n, rank).read_text())
+            assert workers.hung() == {}
+            assert workers.promising is promising
+        finally:
+            workers.stop()

@@ -6,10 +6,12 @@ values; each answer is one line of JSON on stdout, after `ANSWER `.
 
 import gc
 import json
+import math
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,15 +31,27 @@ from trainer.train.tokens import Tokens
 ANSWER = "ANSWER "
 
 
-def train(job: config.Job, setting: Setting, drain_at: int | None, **_: Any) -> dict[str, Any]:
-    """Run the real loop; this rank is asked to drain in the `drain_at`th step that it takes."""
-    steps = count(1)
+def train(
+    job: config.Job, setting: Setting, drain_at: int | None, overflows: Sequence[int] = (), **_: Any
+) -> dict[str, Any]:
+    """Run the real loop; this rank is asked to drain in the `drain_at`th step that it takes.
+
+    In those that `overflows` names, the gradient is said not to be finite, though the loss is.
+    """
+    steps, compute, computed = count(1), loop.compute, count(1)
+
+    def computing(*arguments: Any) -> loop.Computed:
+        found = compute(*arguments)
+        return replace(found, norm=math.inf) if next(computed) in overflows else found
 
     def find() -> checkpoint.Found | None:
         return checkpoint.find(setting.scratch / "checkpoints", open_store(setting.store), lambda text: None)
 
-    code = loop.train(job, setting, found=find, asked=lambda: next(steps) == drain_at)
-    return {"code": code}
+    loop.compute = computing
+    try:
+        return {"code": loop.train(job, setting, found=find, asked=lambda: next(steps) == drain_at)}
+    finally:
+        loop.compute = compute
 
 
 def gradients(job: config.Job, setting: Setting, path: str, poison: bool, **_: Any) -> dict[str, Any]:

@@ -83,6 +83,42 @@ def test_a_run_whose_gradient_stays_no_number_ends_on_every_rank_with_the_reason
     assert all("DivergedError" in answer["error"] and "for 10 steps in a row" in answer["error"] for answer in answers)
 
 
+DIVERGES = {"learning_rate": 1e30, "clip": 1e30}
+"""After a step or two, weights that no gradient comes from."""
+
+
+def finite(folder: Path) -> set[int]:
+    return {line["step"] for line in lines_of(folder) if line.get("grad_norm") is not None}
+
+
+def test_a_run_that_diverges_is_not_saved_and_diverges_again_from_the_checkpoint_before(ranks, tiny, tmp_path: Path):
+    """Lightning#18828: else its steps would be counted anew after each restart, and it would end well on no model."""
+    job = tiny | DIVERGES | {"steps": 40, "checkpoint": {"every_steps": 1}}
+    for drain_at in (7, 7, None):
+        answers = ranks.run("train", 2, job, tmp_path, drain_at=drain_at)
+        if drain_at:
+            assert answers == [{"code": 75}] * 2
+    good = finite(tmp_path)
+    assert good < {1, 2, 3}
+    assert {event["step"] for event in events_of(tmp_path, "checkpoint")} == good
+    assert {event["step"] for event in events_of(tmp_path, "resume")} == {max(good)}
+    assert all("for 10 steps in a row" in answer["error"] for answer in answers)
+
+
+def test_a_run_that_ends_while_it_diverges_is_not_done(ranks, tiny, tmp_path: Path):
+    answers = ranks.run("train", 2, tiny | DIVERGES | {"steps": 6}, tmp_path, **NEVER)
+    assert all("DivergedError: step 6: the gradient was not finite" in answer["error"] for answer in answers)
+    assert not (tmp_path / "store" / "checkpoints" / "step-000000006").exists()
+
+
+def test_a_step_that_is_skipped_on_weights_of_use_is_saved_with_the_next_or_the_last(ranks, tiny, tmp_path: Path):
+    """fp16's scaler skips a step whenever its scale was too large, be it the last one."""
+    job = tiny | {"steps": 8, "checkpoint": {"every_steps": 3}}
+    assert ranks.run("train", 2, job, tmp_path, overflows=[3, 8], **NEVER) == [{"code": 0}] * 2
+    assert {event["step"] for event in events_of(tmp_path, "checkpoint")} >= {4, 8}
+    assert 3 not in {event["step"] for event in events_of(tmp_path, "checkpoint")}
+
+
 # --- A whole run
 
 

@@ -1,12 +1,19 @@
 """The worker as a process: exit codes, signals, and what it says when something is wrong."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import trainer
+
+ROOT = Path(trainer.__file__).parents[1]
 
 
 def test_bad_input_is_refused_in_one_line_and_described_for_the_agent(start, tiny, tmp_path: Path):
@@ -28,6 +35,18 @@ def test_help_explains_without_torch(start, tiny):
     assert process.returncode == 0
     assert "torchrun --standalone" in explained
     assert "| torch\n" not in imported
+
+
+@pytest.mark.parametrize("word", ["print(1)", "_describe(ValueError(1))"])
+def test_a_log_that_is_full_changes_no_exit_code(word: str):
+    """A run that is done would have failed, and the loss of a peer would be this worker's own fault."""
+    code = f"from trainer.train.__main__ import _describe, leave; {word}; leave(69)"
+    told = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", "TRAINWRIGHT_ERROR": "/dev/full/error.json"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | told, stdout=full, stderr=full, timeout=30, check=False
+        )
+    assert done.returncode == 69
 
 
 @pytest.mark.torch

@@ -1,18 +1,22 @@
 """A save copies what it is given, never blocks what comes after it, and tells how it ended."""
 
+import errno
+import io
+import os
 import threading
 from pathlib import Path
 
 import pytest
 import torch
 
-from trainer.store import FileStore
+from trainer.node.preflight import COPIES
+from trainer.store import FileStore, Unavailable
 from trainer.train import checkpoint
 from trainer.train.checkpoint import Manifest
 from trainer.train.errors import CheckpointError
 from trainer.train.learner import copied
-from trainer.train.retention import Retention
-from trainer.train.saver import Saver
+from trainer.train.retention import FEWEST, Retention
+from trainer.train.saver import Saver, _write_state
 
 pytestmark = pytest.mark.torch
 
@@ -77,3 +81,112 @@ def test_a_save_that_fails_is_told_and_leaves_the_older_one(saver: Saver, tmp_pa
     saver.save(manifest(3), {"model.pt": {}})
     assert saver.wait(10)
     assert checkpoint.steps_in(tmp_path / "scratch") == [3, 1]
+
+
+def saved(saver: Saver, step: int) -> str:
+    """Saves a step; what went wrong."""
+    saver.save(manifest(step), {"model.pt": {"step": step}})
+    assert saver.wait(10)
+    (outcome,) = saver.outcomes()
+    return outcome.error
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch):
+    """Makes scratch a disk with room for so many checkpoints; tells how often it was full."""
+    scratch, full, original = tmp_path / "scratch", [], os.fsync
+
+    def make(room: int) -> list[int]:
+        def fsync(handle: int) -> None:
+            whole = len(checkpoint.steps_in(scratch))
+            if str(Path(f"/proc/self/fd/{handle}").readlink()).endswith(".pt") and whole >= room:
+                full.append(whole)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            original(handle)
+
+        monkeypatch.setattr(checkpoint.os, "fsync", fsync)
+        return full
+
+    return make
+
+
+def test_a_disk_that_is_full_loses_the_older_checkpoint_and_not_the_new_one(saver: Saver, tmp_path: Path, disk):
+    """Else each later save would fail alike, and with the last the run that is done."""
+    assert [saved(saver, step) for step in (1, 2)] == ["", ""]
+    full = disk(2)
+    assert saved(saver, 3) == ""
+    assert full == [2], "one try found it full"
+    assert checkpoint.steps_in(tmp_path / "scratch") == [3, 2]
+    assert list(checkpoint.steps_in_store(FileStore(tmp_path / "store"))) == [3, 2], "pruned as ever, and no further"
+
+
+def test_a_disk_with_no_room_at_all_keeps_its_newest_and_is_tried_twice(saver: Saver, tmp_path: Path, disk):
+    assert [saved(saver, step) for step in (1, 2)] == ["", ""]
+    full = disk(0)
+    assert "checkpoint of step 3 was not saved: OSError: [Errno 28] No space left" in saved(saver, 3)
+    assert full == [2, 1]
+    assert checkpoint.steps_in(tmp_path / "scratch") == [2]
+    assert list(checkpoint.steps_in_store(FileStore(tmp_path / "store"))) == [2, 1], "the store has room"
+    disk(9)
+    assert saved(saver, 4) == ""
+
+
+def test_another_error_than_a_full_disk_costs_no_checkpoint(saver: Saver, tmp_path: Path, monkeypatch):
+    assert [saved(saver, step) for step in (1, 2)] == ["", ""]
+
+    def broken(_handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", broken)
+    assert "Input/output error" in saved(saver, 3)
+    assert checkpoint.steps_in(tmp_path / "scratch") == [2, 1]
+
+
+def test_torch_hides_no_full_disk():
+    """Its archive's writer fails an assertion as it is closed, which would be all that is told (torch 2.15)."""
+
+    class Full(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        room = 2
+
+        def write(self, content: bytes) -> int:
+            self.room -= 1
+            if self.room >= 0:
+                return len(content)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        _write_state({"weight": torch.ones(100)}, Full())
+
+
+def test_what_a_store_that_is_away_has_not_got_does_not_pile_up(saver: Saver, tmp_path: Path, monkeypatch):
+    """Not even for a moment are there more than the node was asked to have room for."""
+    most, original = [0], checkpoint.write
+
+    def write(folder, *arguments):
+        found = original(folder, *arguments)
+        most.append(len(checkpoint.steps_in(folder)))
+        return found
+
+    monkeypatch.setattr(checkpoint, "write", write)
+    assert saved(saver, 1) == ""
+    with monkeypatch.context() as context:
+
+        def away(*_):
+            raise Unavailable("timed out")
+
+        context.setattr(FileStore, "upload", away)
+        assert all("timed out" in saved(saver, step) for step in range(2, 8))
+    assert max(most) == FEWEST + 1 == COPIES
+    assert list(checkpoint.steps_in_store(FileStore(tmp_path / "store")))[-1] == 1, "what all nodes would go on from"
+    assert saved(saver, 8) == ""
+    assert checkpoint.steps_in(tmp_path / "scratch") == [8, 7]
+
+
+def test_scratch_keeps_two_however_many_the_store_does(tmp_path: Path):
+    saver = Saver(tmp_path / "scratch", str(tmp_path / "store"), Retention(9))
+    assert {saved(saver, step) for step in range(1, 6)} == {""}
+    assert checkpoint.steps_in(tmp_path / "scratch") == [5, 4]
+    assert list(checkpoint.steps_in_store(FileStore(tmp_path / "store"))) == [5, 4, 3, 2, 1]
