@@ -24,7 +24,8 @@ def retry(stack: str, console: Console) -> None:
     For that, its operators need not see the bucket, which their role doesn't.
     """
     workspace = Workspace(stack)
-    who, group = aws.caller(), workspace.group()
+    group = workspace.group()  # first: it says which cloud is asked
+    who = aws.caller()
     if group.stopped:
         _over(stack)
     told = []

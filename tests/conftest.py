@@ -2,7 +2,15 @@
 
 import pytest
 
+LONGEST = ("/e2e/", "/faults/")
+"""Parts of the paths of tests that wait, the longest first. (`make test` tells xdist to keep this order.)"""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the end-to-end tests first; all else keeps its order."""
-    items.sort(key=lambda item: "/e2e/" not in item.path.as_posix())
+    """Put the tests that wait first; all else keeps its order."""
+
+    def place(item: pytest.Item) -> int:
+        path = item.path.as_posix()
+        return next((index for index, part in enumerate(LONGEST) if part in path), len(LONGEST))
+
+    items.sort(key=place)
