@@ -85,22 +85,21 @@ def test_on_notice_a_node_hands_over_before_the_deadline(pair):
     assert after.tally.losses == 0
 
 
-def test_nodes_whose_clocks_differ_stay_together_and_a_store_that_is_away_costs_no_step(pair):
-    """torch's own rendezvous evicts nodes whose clocks differ by 15 s; and nobody is dead because nobody can look.
-
-    Nor does the cloud's advice to leave a node stop anyone: its group ends it once there is another.
-    """
+def test_nodes_whose_clocks_differ_stay_together_and_advice_to_leave_stops_nobody(pair):
+    """torch's own rendezvous evicts nodes whose clocks differ by 15 s. A node that is to go is ended by its group."""
     advised = pair.fleet.nodes[pair.names[0]]
     pair.fleet.notice(advised.name, "rebalance", 0)
-    away(pair, DEAD_AFTER_S + 3)
-    assert "the cloud may take this node away soon" in advised.log()
+    wait_for("the advice is seen", lambda: "the cloud may take this node away soon" in advised.log())
+    goes_on(pair)
     clocks = {name: _clock(pair.fleet.nodes[name]) for name in members(pair.before)}
     assert AHEAD_S - 60 < abs(clocks[pair.names[0]] - clocks[pair.names[1]]) < AHEAD_S + 60
 
 
-@pytest.mark.slow
-def test_a_store_that_is_away_for_a_minute_costs_no_step(pair):
-    away(pair, 60)
+@pytest.mark.slow  # once in six runs, on a busy machine, no step came in time; why isn't known yet
+@pytest.mark.parametrize("seconds", [DEAD_AFTER_S + 3, 60])
+def test_a_store_that_is_away_costs_no_step(pair, seconds):
+    """Nobody is dead because nobody can look."""
+    away(pair, seconds)
 
 
 def away(pair, seconds):
