@@ -79,6 +79,13 @@ def lets_everybody_in(statement: Statement, keys: Collection[str]) -> bool:
     return statement.allow and (statement.of_everyone or statement.not_principals) and not narrows(statement, keys)
 
 
+SOMEBODY = frozenset(
+    {"aws:sourceaccount", "aws:sourcearn", "aws:principalorgid", "aws:principalarn", "aws:principalaccount"}
+)
+"""Keys of conditions that leave somebody in particular of everybody, whatever is asked for (IAM user guide, "AWS global
+condition context keys"); controls add those of what they judge."""
+
+
 def narrows(statement: Statement, keys: Collection[str]) -> bool:
     """Some condition on one of these keys (in lower case) leaves somebody in particular of everybody.
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from policies import leaks
 from policies.checks import both, equal, failed, passed, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, Verdict
-from policies.documents import Statement, lets_everybody_in, statements
+from policies.documents import SOMEBODY, Statement, lets_everybody_in, statements
 from policies.resources import Resource
 from policies.values import UNKNOWN, Undecided, spread
 
@@ -49,14 +49,7 @@ ATTACHMENTS: Mapping[str, str] = {
 }
 ADMINISTRATORS = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess", "AliyunRAMFullAccess")
 
-NARROWING = frozenset(
-    {
-        "aws:sourceaccount", "aws:sourcearn", "aws:principalorgid", "aws:principalarn", "aws:principalaccount",
-        "sts:externalid", "acs:sourceaccount", "acs:sourcearn",
-    }
-)  # fmt: skip
-"""Keys of conditions that leave somebody in particular of everybody (IAM user guide, "AWS global condition context
-keys")."""
+NARROWING = SOMEBODY | {"sts:externalid", "acs:sourceaccount", "acs:sourcearn"}
 
 SOME_ROLE = (
     *(f"arn:{partition}:iam::0:role/\0" for partition in ("aws", "aws-cn", "aws-us-gov")),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from policies.checks import both, equal, failed, never, passed, undecided, where
 from policies.control import Check, Control, Judgement, Severity, Verdict
-from policies.documents import Statement, lets_everybody_in, statements
+from policies.documents import SOMEBODY, Statement, lets_everybody_in, statements
 from policies.resources import Resource
 from policies.values import UNKNOWN
 
@@ -23,17 +23,8 @@ ROTATED: Mapping[str, tuple[str, ...]] = {
     "gdpr": ("Art. 25", "Art. 30"),
 }
 
-NARROWING = (
-    "aws:sourceaccount",
-    "aws:sourcearn",
-    "aws:sourceorgid",
-    "aws:principalorgid",
-    "aws:principalarn",
-    "aws:principalaccount",
-    "kms:calleraccount",
-)
-"""Keys of conditions that leave somebody in particular of everybody (IAM user guide, "AWS global condition context
-keys"; KMS developer guide, "AWS KMS condition keys"). kms:ViaService is none: everybody may come by a service."""
+NARROWING = SOMEBODY | {"aws:sourceorgid", "kms:calleraccount"}
+"""kms:ViaService is none of them: everybody may come by a service."""
 
 LEAST_WAIT_DAYS = 7
 HANDS_ON = frozenset({"CreateGrant"})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from policies.checks import both, equal, failed, governed, passed, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
-from policies.documents import Statement, lets_everybody_in, statements
+from policies.documents import SOMEBODY, Statement, lets_everybody_in, statements
 from policies.resources import Resource, Stack
 from policies.values import UNKNOWN, Undecided, spread
 
@@ -24,12 +24,7 @@ NOT_PUBLIC: Mapping[str, tuple[str, ...]] = {
 }
 BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
 PUBLIC_ACLS = ("public-read", "public-read-write", "authenticated-read", "website")
-NARROWING = frozenset(
-    {
-        "aws:sourceaccount", "aws:sourcearn", "aws:sourcevpc", "aws:sourcevpce", "aws:principalorgid", "aws:sourceip",
-        "aws:principalarn", "aws:principalaccount", "acs:sourcevpc", "acs:sourceip",
-    }
-)  # fmt: skip
+NARROWING = SOMEBODY | {"aws:sourcevpc", "aws:sourcevpce", "aws:sourceip", "acs:sourcevpc", "acs:sourceip"}
 """Keys of conditions by which a statement isn't public (S3 user guide, "The meaning of public")."""
 
 
