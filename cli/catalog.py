@@ -33,7 +33,7 @@ class Filter:
         return (
             (not self.region or self.region in kind.regions)
             and (kind.gpus > 0 or not (self.gpu or self.min_gpus or self.min_gpu_memory))
-            and (kind.efa_interfaces > 0 or not self.efa)
+            and (kind.fabric_interfaces > 0 or not self.efa)
             and kind.gpus >= self.min_gpus
             and (kind.accelerator_memory_gib >= self.min_gpu_memory)
             and kind.memory_gib >= self.min_memory
@@ -104,7 +104,7 @@ def show(listed: Listed, wanted: Filter) -> Group:
             str(kind.vcpus),
             f"{kind.memory_gib:,.0f}",
             f"{kind.network_gbps:,g}",
-            str(kind.efa_interfaces or ""),
+            str(kind.fabric_interfaces or ""),
             f"{kind.nvme_gb / 1000:.1f}" if kind.nvme_gb else "",
             _usd(found.low) if found else "?",
         )

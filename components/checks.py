@@ -9,6 +9,7 @@ from typing import Any
 
 from components.capacity import contradictions
 from components.catalog import instance_types
+from components.clouds import CLOUDS
 from components.code import commanded
 from components.data_nodes import data_checks
 from components.egress import endpoints, needs, public_subnets
@@ -100,15 +101,51 @@ def tagged(spec: Spec) -> Iterator[Finding]:
             yield Finding(path, "has characters that no tag may have, or too many", "Use letters, digits and _.:/=+-@")
 
 
+def of_the_cloud(spec: Spec) -> Iterator[Finding]:
+    """Names and ids are written as the spec's cloud writes them, and not as another does."""
+    cloud, nodes, network, people = CLOUDS[spec.cloud], spec.nodes, spec.network, spec.security
+    given = [
+        ("nodes.type", "type", nodes.type),
+        *((f"nodes.alternatives.{index}", "type", name) for index, name in enumerate(nodes.alternatives)),
+        ("nodes.image", "image", nodes.image),
+        ("nodes.reservation", "reservation", nodes.reservation),
+        ("network.vpc", "vpc", network.vpc),
+        *((f"network.subnets.{index}", "subnet", name) for index, name in enumerate(network.subnets)),
+        *((f"network.route_tables.{index}", "route table", name) for index, name in enumerate(network.route_tables)),
+        *(
+            (f"security.{role}.{index}", "principal", name)
+            for role in ("trainers", "operators", "auditors")
+            for index, name in enumerate(getattr(people, role))
+        ),
+    ]
+    if spec.data_nodes:
+        given += [
+            ("data_nodes.type", "type", spec.data_nodes.type),
+            ("data_nodes.image", "image", spec.data_nodes.image),
+        ]
+    for path, what, value in given:
+        if value is not None and not re.fullmatch(cloud.forms[what], value) and _of_another(spec.cloud, what, value):
+            yield Finding(
+                path,
+                f"'{value}' is how another cloud writes its {what}s, and cloud is {spec.cloud}",
+                f"{cloud.title} writes {cloud.examples[what]}",
+            )
+
+
+def _of_another(name: str, what: str, value: str) -> bool:
+    return any(re.fullmatch(other.forms[what], value) for key, other in CLOUDS.items() if key != name)
+
+
 def zones(spec: Spec) -> Iterator[Finding]:
     """The region is one that the cloud has, and zones lie in it, each once."""
     known = {region for kind in instance_types(spec.cloud).values() for region in kind.regions}
+    known |= CLOUDS[spec.cloud].regions
     if spec.region not in known:
         yield Finding("region", f"{spec.cloud} has no region '{spec.region}'", nearest(spec.region, known))
         return
     for index, zone in enumerate(spec.network.zones):
         path = f"network.zones.{index}"
-        if not re.fullmatch(rf"{re.escape(spec.region)}[a-z]", zone):
+        if not re.fullmatch(rf"{re.escape(spec.region)}{CLOUDS[spec.cloud].zone}", zone):
             yield Finding(path, f"{zone} is not a zone of {spec.region}", f"A zone is written {spec.region}a")
         elif zone in spec.network.zones[:index]:
             yield Finding(path, f"{zone} is listed twice", "List each zone once")
@@ -295,6 +332,7 @@ def room_for_ways_out(plan: Plan) -> Iterator[Finding]:
 
 
 SPEC_CHECKS: tuple[Callable[[Spec], Iterator[Finding]], ...] = (
+    of_the_cloud,
     tagged,
     commanded,
     variables,

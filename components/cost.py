@@ -193,9 +193,9 @@ def _unknown(plan: Plan, missing: Iterable[str], data_price: Price | None) -> It
         yield f"nodes of {', '.join(nodes.alternatives)}, which may be bought instead, at their own prices"
     beside = f" and {plan.data.disk_gb:,} GiB a data node" if plan.data else ""
     yield f"root disks, {nodes.disk_gb:,} GiB a node{beside}: no price of gp3 has a source"
-    if lustre := plan.spec.storage.lustre:
+    if warm := plan.spec.storage.warm:
         yield (
-            f"the file system, {lustre.size_gib:,} GiB at {lustre.throughput} MB/s for each TiB: no price of FSx for "
+            f"the file system, {warm.size_gib:,} GiB at {warm.throughput} MB/s for each TiB: no price of FSx for "
             "Lustre has a source"
         )
     yield USE

@@ -71,10 +71,10 @@ def encrypted_on_the_way(plan: Plan, data: Pool) -> Iterator[Finding]:
 
 def asked(plan: Plan, _: Pool) -> Iterator[Finding]:
     """Nodes with a warm tier read the dataset there, as long as it is right."""
-    if plan.spec.storage.lustre:
+    if plan.spec.storage.warm:
         yield Finding(
             "data_nodes",
-            "nodes read the dataset from storage.lustre, and ask data nodes only where that fails",
+            "nodes read the dataset from storage.warm, and ask data nodes only where that fails",
             "Take one of the two away",
             Severity.WARNING,
         )

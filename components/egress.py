@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.findings import Finding
-from components.plan import SMALLEST_SUBNET, Plan, Subnet
+from components.plan import Plan, Subnet
 from components.spec import Spec
 
 SESSION_MANAGER = ("ssm", "ssmmessages", "ec2messages")
@@ -56,15 +56,14 @@ def public_subnets(plan: Plan) -> tuple[Subnet, ...] | Finding:
 
     A gateway takes one address (VPC user guide, "NAT gateway basics").
     """
-    network, size = ipaddress.IPv4Network(plan.spec.network.cidr), 2 ** (32 - SMALLEST_SUBNET)
+    network, smallest = ipaddress.IPv4Network(plan.spec.network.cidr), plan.cloud.smallest_subnet
+    size = 2 ** (32 - smallest)
     starts = (int(network.broadcast_address) + 1 - size * (index + 1) for index in range(len(plan.subnets)))
-    blocks = [ipaddress.IPv4Network((start, SMALLEST_SUBNET)) for start in starts]
+    blocks = [ipaddress.IPv4Network((start, smallest)) for start in starts]
     if any(block.overlaps(ipaddress.IPv4Network(subnet.cidr)) for block in blocks for subnet in plan.subnets):
         return Finding(
             "network.cidr",
             f"{network} leaves no room beside nodes' subnets for those of {len(blocks)} NAT gateways",
             "Take a larger network, such as 10.0.0.0/16",
         )
-    return tuple(
-        Subnet(subnet.suffix, subnet.zone, str(block)) for subnet, block in zip(plan.subnets, blocks, strict=True)
-    )
+    return tuple(replace(subnet, cidr=str(block)) for subnet, block in zip(plan.subnets, blocks, strict=True))

@@ -72,7 +72,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
 
 def harmless(plan: Plan) -> Iterator[Finding]:
     """On EFA, nothing is set that older guides set and that harms now."""
-    for name in plan.spec.job.environment if plan.efa else ():
+    for name in plan.spec.job.environment if plan.pool.fabric == "efa" else ():
         if why := next((reason for start, reason in HARMFUL.items() if name.startswith(start)), ""):
             path = f"job.environment.{name}"
             yield Finding(path, f"is better left unset on EFA: {why}", "Take it away", Severity.WARNING)

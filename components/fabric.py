@@ -26,11 +26,18 @@ Style = Literal["guide", "ip-saving"]
 
 
 class Kind(StrEnum):
-    """What an interface is, in EC2's words."""
+    """What an interface is, in the words of its cloud: of EC2 the first three, of ECS the others."""
 
     ENA = "interface"
     EFA = "efa"
     EFA_ONLY = "efa-only"
+    ENI = "Standard"
+    ERI = "HighPerformance"
+
+    @property
+    def fast(self) -> bool:
+        """It is one of the cloud's fast network."""
+        return self not in {Kind.ENA, Kind.ENI}
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,9 @@ PLAIN = (Nic(0, 0, Kind.ENA),)
 
 def layout(instance: InstanceType, style: Style, path: str = "nodes.type") -> tuple[Nic, ...] | Finding:
     """The interfaces of a node that uses all the EFA it has, or why they aren't known; `path` is of that finding."""
-    if not instance.efa_interfaces:
+    if not instance.fabric_interfaces:
         return PLAIN
-    cards = range(instance.efa_first_card, instance.efa_first_card + instance.efa_interfaces)
+    cards = range(instance.fabric_first_card, instance.fabric_first_card + instance.fabric_interfaces)
     shared = cards.start == 0
     if cards.stop > instance.network_cards or instance.interfaces_per_card < 1 + (shared and style == "guide"):
         return Finding(

@@ -26,7 +26,7 @@ def one_zone(plan: Plan) -> Iterator[Finding]:
     """
     if len(plan.subnets) == 1:
         return
-    reasons = {"EFA": plan.efa, "a reservation": plan.capacity.in_one_zone}
+    reasons = {plan.cloud.fabric_title: plan.fast, "a reservation": plan.capacity.in_one_zone}
     if needs := " and ".join(name for name, needed in reasons.items() if needed):
         reason = f"nodes would be spread over {len(plan.subnets)} zones, which {needs} can't span"
         yield Finding("network.zones", reason, "Name one zone")
@@ -101,10 +101,9 @@ def confided(plan: Plan) -> Iterator[Finding]:
     wanted = plan.spec.nodes.confidential
     if wanted == "none":
         return
-    fact = wanted.replace("-", "_")
-    having = [kind for kind in instance_types(plan.spec.cloud).values() if getattr(kind, fact)]
+    having = [kind for kind in instance_types(plan.spec.cloud).values() if wanted in kind.confidential]
     for path, kind in plan.types:
-        if not getattr(kind, fact):
+        if wanted not in kind.confidential:
             nearest = sorted(having, key=lambda other: other.accelerator_kind != kind.accelerator_kind)
             shown = [other.name for other in nearest[:SHOWN]] + ["…"] * (len(nearest) > SHOWN)
             yield Finding(

@@ -12,16 +12,11 @@ from typing import Any
 
 from components.capacity import Capacity, choose
 from components.catalog import InstanceType, find
+from components.clouds import CLOUDS, Cloud
 from components.code import Code, pack
-from components.fabric import PLAIN, Kind, Nic, layout
+from components.fabric import PLAIN, Nic, layout
 from components.findings import Finding, Invalid
 from components.spec import CommandJob, Nodes, Spec
-
-SMALLEST_SUBNET = 28
-"""AWS takes subnets from /16 to /28 (VPC user guide, "Subnet sizing"); Alibaba Cloud from /16 to /29."""
-
-RESERVED_ADDRESSES = 5
-"""Addresses that AWS keeps in each subnet (VPC user guide, "Subnet sizing"); Alibaba Cloud keeps four."""
 
 DRAIN_S = 120
 """Seconds that a node which is to go gets first: what a spot node gets, and more than the agent's own grace.
@@ -47,11 +42,13 @@ class Subnet:
     suffix: str
     zone: str
     cidr: str
+    reserved: int
+    """Addresses that the cloud keeps in it."""
 
     @property
     def addresses(self) -> int:
         """Addresses that nodes can have."""
-        return ipaddress.IPv4Network(self.cidr).num_addresses - RESERVED_ADDRESSES
+        return ipaddress.IPv4Network(self.cidr).num_addresses - self.reserved
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,7 @@ class Pool:
     """Nodes that are alike, as their template and group are declared. `one` is what one of them is called."""
 
     one: str
+    cloud: Cloud
     instance: InstanceType
     image: str
     disk_gb: int
@@ -79,9 +77,19 @@ class Pool:
     confidential: str = "none"
 
     @property
-    def efa(self) -> bool:
-        """These nodes talk over EFA."""
-        return any(nic.kind is not Kind.ENA for nic in self.nics)
+    def fabric_devices(self) -> int:
+        """Devices of the cloud's fast network that a node has."""
+        return sum(nic.kind.fast for nic in self.nics)
+
+    @property
+    def fabric(self) -> str:
+        """What these nodes talk over: efa, erdma or tcp."""
+        return self.cloud.fabric if self.fabric_devices else "tcp"
+
+    @property
+    def fast(self) -> bool:
+        """These nodes talk over EFA or eRDMA."""
+        return self.fabric_devices > 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ class Plan:
         nodes = self.spec.nodes
         return Pool(
             "node",
+            self.cloud,
             self.instance,
             nodes.image,
             nodes.disk_gb,
@@ -136,9 +145,14 @@ class Plan:
         )
 
     @property
-    def efa(self) -> bool:
-        """Nodes talk over EFA."""
-        return self.pool.efa
+    def cloud(self) -> Cloud:
+        """The cloud that the cluster is on."""
+        return CLOUDS[self.spec.cloud]
+
+    @property
+    def fast(self) -> bool:
+        """Nodes talk over EFA or eRDMA."""
+        return self.pool.fast
 
     @property
     def placed(self) -> bool:
@@ -147,22 +161,17 @@ class Plan:
         A block places its nodes itself, and EC2 refuses a group beside it (aws-parallelcluster#6311).
         """
         together = all(kind.cluster_placement for _, kind in self.types)
-        return self.efa and together and self.capacity.market != "capacity-block"
+        return self.fast and together and self.capacity.market != "capacity-block"
 
     @property
     def drain_s(self) -> int:
         """Seconds a node is given before it is ended; none where it holds little and nobody takes it back."""
-        return DRAIN_S if self.efa or self.instance.accelerators or self.capacity.interruptible else 0
+        return DRAIN_S if self.fast or self.instance.accelerators or self.capacity.interruptible else 0
 
     @property
     def hook(self) -> str:
         """The hook that a node itself ends once it is done; none where it can't reach Auto Scaling to say so."""
         return HOOK if self.drain_s and self.spec.network.egress != "bucket" else ""
-
-    @property
-    def efa_devices(self) -> int:
-        """EFA devices of a node."""
-        return sum(nic.kind is not Kind.ENA for nic in self.nics)
 
     @property
     def switched(self) -> bool:
@@ -187,7 +196,7 @@ def decide(name: str, spec: Spec) -> Plan:
     instance = _find(spec, nodes.type, "nodes.type")
     others = [_find(spec, kind, f"nodes.alternatives.{index}") for index, kind in enumerate(nodes.alternatives)]
     nics = PLAIN if isinstance(instance, Finding) else interfaces(nodes, instance, "nodes.type")
-    subnets = split(spec.network.cidr, spec.network.zones)
+    subnets = split(spec.network.cidr, spec.network.zones, CLOUDS[spec.cloud])
     data = _data(spec)
     code = pack(spec.job.code) if isinstance(spec.job, CommandJob) and spec.job.code else None
     alternatives = tuple(found for found in others if not isinstance(found, Finding))
@@ -228,7 +237,8 @@ def _data(spec: Spec) -> Pool | Finding | None:
     if isinstance(found, Finding):
         return found
     fleet = Fleet(wanted.count, wanted.count, wanted.count)
-    return Pool("data-node", found, wanted.image or spec.nodes.image, wanted.disk_gb, PLAIN, Capacity(), fleet)
+    cloud = CLOUDS[spec.cloud]
+    return Pool("data-node", cloud, found, wanted.image or spec.nodes.image, wanted.disk_gb, PLAIN, Capacity(), fleet)
 
 
 def _find(spec: Spec, name: str, path: str) -> InstanceType | Finding:
@@ -240,20 +250,22 @@ def interfaces(nodes: Nodes, instance: InstanceType, path: str) -> tuple[Nic, ..
     return PLAIN if nodes.fabric == "tcp" else layout(instance, nodes.nic_layout, path)
 
 
-def split(cidr: str, zones: tuple[str, ...]) -> tuple[Subnet, ...] | Finding:
+def split(cidr: str, zones: tuple[str, ...], cloud: Cloud) -> tuple[Subnet, ...] | Finding:
     """One subnet a zone, of equal size, the largest that leave a block of the network free for what comes later."""
     network = ipaddress.IPv4Network(cidr)
     bits = len(zones).bit_length()
     prefix = network.prefixlen + bits
-    if network.prefixlen < 16 or prefix > SMALLEST_SUBNET:
+    if network.prefixlen < 16 or prefix > cloud.smallest_subnet:
         return Finding(
             "network.cidr",
             f"{cidr} can't hold {len(zones)} subnet{'s' * (len(zones) > 1)}: a network is /16 to "
-            f"/{SMALLEST_SUBNET - bits} here, as a subnet is /{SMALLEST_SUBNET} at the smallest",
+            f"/{cloud.smallest_subnet - bits} here, as a subnet is /{cloud.smallest_subnet} at the smallest",
             f"Use {ipaddress.IPv4Interface(f'{network.network_address}/16').network}, for example",
         )
     blocks = network.subnets(prefixlen_diff=bits)
-    return tuple(Subnet(zone[-1], zone, str(block)) for zone, block in zip(zones, blocks, strict=False))
+    return tuple(
+        Subnet(zone[-1], zone, str(block), cloud.reserved_addresses) for zone, block in zip(zones, blocks, strict=False)
+    )
 
 
 def run_id(job: Mapping[str, Any]) -> str:

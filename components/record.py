@@ -37,7 +37,7 @@ def launch(plan: Plan, bundle: Bundle) -> dict[str, Any]:
             "capacity": nodes.capacity,
             "workers": plan.workers,
             "gpus": plan.instance.gpus,
-            "efa": plan.efa,
+            "fabric": plan.pool.fabric,
             "zones": [subnet.zone for subnet in plan.subnets],
         },
         "usd_per_node_hour": {kind.name: _prices(plan, kind.name) for _, kind in plan.types},

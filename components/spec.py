@@ -28,16 +28,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from components.catalog import Facts, Rates, faults, unpriceable
+from components.clouds import form
 from components.findings import Finding, Invalid, nearest
 
 NAME = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
-IMAGE = r"^(ami-[0-9a-f]{8}([0-9a-f]{9})?|ssm:/[A-Za-z0-9_./-]+)$"
 REGION = r"^[a-z]{2}(-[a-z]+)+(-[0-9])?$"
-ID = "^{kind}-[0-9a-f]{{8}}([0-9a-f]{{9}})?$"
-PRINCIPAL = r"^arn:aws(-[a-z]+)*:(iam::[0-9]{12}:(user|role)|sts::[0-9]{12}:assumed-role)/[A-Za-z0-9_+=,.@/-]+$"
-"""Users, roles and sessions of roles, each by its own ARN: no account as a whole, and no wildcard."""
 EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
-RESERVATION = r"^(create|cr-[0-9a-f]{8}([0-9a-f]{9})?)$"
 
 REASONS = {
     "extra_forbidden": "there is no such key",
@@ -102,7 +98,8 @@ class Part(BaseModel):
         return value
 
 
-Principal = Annotated[str, Field(pattern=PRINCIPAL, max_length=2048)]
+Principal = Annotated[str, Field(pattern=form("principal"), max_length=2048)]
+"""Users, roles and sessions of roles, each by its own ARN: no account as a whole, and no wildcard."""
 
 
 class Network(Part):
@@ -122,13 +119,13 @@ class Network(Part):
     )
     vpc: str | None = Field(
         None,
-        pattern=ID.format(kind="vpc"),
+        pattern=form("vpc"),
         description="A VPC that is there already, with `subnets` and `route_tables`, instead of `cidr`.",
     )
-    subnets: tuple[Annotated[str, Field(pattern=ID.format(kind="subnet"))], ...] = Field(
+    subnets: tuple[Annotated[str, Field(pattern=form("subnet"))], ...] = Field(
         (), max_length=3, description="Private subnets of `vpc`, for nodes of this cluster alone: one a zone, in order."
     )
-    route_tables: tuple[Annotated[str, Field(pattern=ID.format(kind="rtb"))], ...] = Field(
+    route_tables: tuple[Annotated[str, Field(pattern=form("route table"))], ...] = Field(
         (), max_length=3, description="Route tables of `subnets`, which the bucket's endpoint is added to."
     )
 
@@ -138,9 +135,10 @@ class Nodes(Part):
 
     type: str = Field(description="Instance type, one of `trainwright catalog`.")
     image: str = Field(
-        pattern=IMAGE,
-        description="Machine image with Python, PyTorch and, for GPU types, NVIDIA's driver: `ami-…`, or `ssm:/path` "
-        "of a public parameter, resolved when a node is launched.",
+        pattern=form("image"),
+        description="Machine image with Python, PyTorch and, for GPU types, NVIDIA's driver. On AWS `ami-…`, or "
+        "`ssm:/path` of a public parameter, resolved when a node is launched; on Alibaba Cloud `m-…`, the id of a "
+        "public image, or `family:name`.",
     )
     desired: int = Field(1, ge=1, le=1000, description="Nodes to keep running.")
     min: int = Field(1, ge=1, description="Fewest nodes that train; with fewer, the run waits.")
@@ -169,16 +167,18 @@ class Nodes(Part):
     ] = Field("price-capacity-optimized", description="Which spot pools nodes are taken from.")
     reservation: str | None = Field(
         None,
-        pattern=RESERVATION,
+        pattern=form("reservation"),
         description="For `reserved` and `capacity-block`: the reservation's id, `cr-…`; or `create`, for `reserved`.",
     )
-    fabric: Literal["auto", "tcp"] = Field("auto", description="`auto` is EFA where the type has it, else TCP.")
+    fabric: Literal["auto", "tcp"] = Field(
+        "auto", description="`auto` is EFA or eRDMA where the type has it, else TCP."
+    )
     nic_layout: Literal["guide", "ip-saving"] = Field(
         "guide",
         description="Network interfaces of an EFA node: as the EC2 User Guide has them, an ENA one and EFA-only ones; "
         "or `ip-saving`, one fewer, the first being both.",
     )
-    confidential: Literal["none", "nitro-enclaves", "nitro-tpm", "sev-snp"] = Field(
+    confidential: Literal["none", "nitro-enclaves", "nitro-tpm", "sev-snp", "tdx"] = Field(
         "none", description="What guards memory or boot; the type, and for the last two the image, must have it."
     )
     containers: bool = Field(False, description="Workers run in containers: lets instance metadata cross one more hop.")
@@ -211,7 +211,9 @@ class DataNodes(Part):
         1, ge=1, le=10, description="Data nodes to keep, also after the run; each holds the whole dataset."
     )
     image: str | None = Field(
-        None, pattern=IMAGE, description="Their machine image, with what `nodes.image` needs; that one if unset."
+        None,
+        pattern=form("image"),
+        description="Their machine image, with what `nodes.image` needs; that one if unset.",
     )
     disk_gb: int = Field(100, ge=8, le=16384, description="Encrypted root disk, GiB.")
 
@@ -219,8 +221,10 @@ class DataNodes(Part):
 class Cold(Part):
     """What of the bucket moves to a cheaper class of storage as it ages, and isn't needed by a run any more.
 
-    Objects below 128 KiB stay where they are. Objects are paid for in their new class for 90 days at least, in
-    `deep-archive` for 180. From `glacier` and `deep-archive` they are read only after a restore of hours.
+    `infrequent` is S3's Standard-IA and OSS's IA; `instant-archive`, Glacier Instant Retrieval and Archive with
+    real-time access; `archive`, Glacier Flexible Retrieval and ColdArchive; `deep-archive`, Glacier Deep Archive and
+    DeepColdArchive. From the last two, objects are read only after a restore of hours; in each class, they are paid for
+    some months at least.
     """
 
     prefix: str = Field(
@@ -229,16 +233,17 @@ class Cold(Part):
         description="What keys begin with, below `datasets/` or `runs/`, such as `runs/gpt-0a1b2c3d/`.",
     )
     after_days: int = Field(ge=1, le=36500, description="Days after which an object, if not replaced, moves.")
-    class_: Literal["glacier-ir", "glacier", "deep-archive"] = Field(
+    class_: Literal["infrequent", "instant-archive", "archive", "deep-archive"] = Field(
         alias="class", description="Where it moves: each is cheaper to keep in than the one before, and dearer to read."
     )
 
 
-class Lustre(Part):
-    """A file system that shows the bucket's datasets, so that they are read without being fetched (FSx for Lustre).
+class Warm(Part):
+    """A file system that shows the bucket's datasets, so that they are read without being fetched.
 
-    PERSISTENT_2 on SSDs, in the one zone of the nodes, compressed with LZ4, encrypted with the data key. Changes to
-    `datasets/` in the bucket appear in it; nothing of it is written to the bucket. A node checks that the dataset there
+    FSx for Lustre on AWS (PERSISTENT_2 on SSDs, compressed with LZ4), CPFS on Alibaba Cloud; in the one zone of the
+    nodes, encrypted with the data key. Changes to `datasets/` in the bucket appear in it; nothing of it is written to
+    the bucket. A node checks that the dataset there
     is whole by the hash of each shard, and otherwise, or where it can't mount it, fetches it from the bucket as ever.
     """
 
@@ -254,7 +259,7 @@ class Storage(Part):
         ge=1,
         description="Days that overwritten and deleted objects can be brought back; retired checkpoints, one day.",
     )
-    lustre: Lustre | None = Field(
+    warm: Warm | None = Field(
         None, description="A fast file system that shows the bucket's datasets to nodes: `size_gib`, `throughput`."
     )
     cold: tuple[Cold, ...] = Field(
@@ -498,7 +503,7 @@ AnyJob = Annotated[Annotated[Job, Tag(TRAINED)] | Annotated[CommandJob, Tag(COMM
 class Spec(Part):
     """A stack's file."""
 
-    cloud: Literal["aws"] = Field("aws", description="The cloud that the cluster runs on.")
+    cloud: Literal["aws", "alicloud"] = Field("aws", description="The cloud that the cluster runs on.")
     region: str = Field(pattern=REGION, description="The cloud's region, such as us-west-2. There is no default.")
     production: bool = Field(
         False,

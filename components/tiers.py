@@ -10,14 +10,14 @@ from components.findings import Finding, Severity
 from components.plan import Plan
 from components.spec import Cold
 
-COLDER = ("glacier-ir", "glacier", "deep-archive")
+COLDER = ("infrequent", "instant-archive", "archive", "deep-archive")
 """S3 moves objects down this list only (S3 user guide, "Transitioning objects using Amazon S3 Lifecycle")."""
 
-RESTORED = {"glacier", "deep-archive"}
+RESTORED = {"archive", "deep-archive"}
 """Classes from which nothing is read before it is restored, which takes hours (S3 user guide, "Understanding S3 Glacier
 storage classes")."""
 
-LEAST_DAYS = {"glacier-ir": 90, "glacier": 90, "deep-archive": 180}
+LEAST_DAYS = {"infrequent": 30, "instant-archive": 90, "archive": 90, "deep-archive": 180}
 """For which an object is paid for in a class, though it leaves earlier (S3 user guide, "Storage classes")."""
 
 SMALLEST_GIB = 1200
@@ -57,7 +57,7 @@ def frozen(plan: Plan) -> Iterator[Finding]:
                 f"{path}.prefix",
                 f"'{rule.prefix}' holds {' and '.join(needed)}, which can't be read from {rule.class_}",
                 f"Name what no run needs any more, such as {layout.RUNS}{plan.spec.job.name}-0a1b2c3d/ of a run that "
-                "has ended, or set class to glacier-ir, which is read at once",
+                "has ended, or set class to instant-archive, which is read at once",
             )
         elif needed:
             yield Finding(
@@ -93,22 +93,22 @@ def ordered(plan: Plan) -> Iterator[Finding]:
 
 def warm(plan: Plan) -> Iterator[Finding]:
     """The file system has a size that FSx makes, and lies in the one zone that nodes are in."""
-    spec, lustre = plan.spec, plan.spec.storage.lustre
-    if lustre is None:
+    spec, wanted = plan.spec, plan.spec.storage.warm
+    if wanted is None:
         return
-    size = lustre.size_gib
+    size = wanted.size_gib
     if size != SMALLEST_GIB and size % STEP_GIB:
         below = size // STEP_GIB * STEP_GIB or SMALLEST_GIB
         yield Finding(
-            "storage.lustre.size_gib",
+            "storage.warm.size_gib",
             f"there is no file system of {size:,} GiB",
             f"Choose {below} or {(size // STEP_GIB + 1) * STEP_GIB}",
         )
     if len(plan.subnets) > 1:
         yield Finding(
-            "storage.lustre",
+            "storage.warm",
             f"a file system lies in one zone, but nodes would be spread over {len(plan.subnets)}",
-            "Name one zone in network.zones, or take storage.lustre away",
+            "Name one zone in network.zones, or take storage.warm away",
         )
     if spec.security.tls != "1.2":
         yield Finding(

@@ -11,6 +11,7 @@ from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
+from components import outputs
 from components.checks import judge
 from components.cluster import TrainingCluster
 from components.cost import cost
@@ -52,7 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
     "`scaling.idle_minutes` or `.queue`": {**WAY_OUT, "scaling": {"idle_minutes": 15, "schedules": SCHEDULES}},
     "`scaling.queue`": {**WAY_OUT, "scaling": {"queue": True}},
     "`scaling.gpu_target`": {**EFA, **WAY_OUT, "scaling": {"gpu_target": 85}},
-    "`storage.lustre`": {**WAY_OUT, "storage": {"lustre": {}}},
+    "`storage.warm`": {**WAY_OUT, "storage": {"warm": {}}},
     "`data_nodes`": {**EFA, "data_nodes": {"type": "i4i.32xlarge"}},
     "`audit.enabled`": AUDITED,
     "`audit.budget_usd`": {**AUDITED, "audit.budget_usd": 1000},
@@ -113,14 +114,15 @@ def _outputs(declared: Mapping[str, Declared]) -> Iterator[str]:
 
 
 def _described() -> dict[str, str]:
-    """What the docstrings below the component's attributes say, by attribute."""
-    (component,) = ast.parse(textwrap.dedent(inspect.getsource(TrainingCluster))).body
-    assert isinstance(component, ast.ClassDef)
+    """What the docstrings below the attributes of the component and of `Declared` say, by attribute."""
     found = {}
-    for attribute, said in pairwise(component.body):
-        match attribute, said:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split())
+    for described in (TrainingCluster, outputs.Declared):
+        (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(described))).body
+        assert isinstance(parsed, ast.ClassDef)
+        for attribute, said in pairwise(parsed.body):
+            match attribute, said:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
     return found
 
 

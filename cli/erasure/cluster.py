@@ -27,7 +27,7 @@ class Cluster:
     data_key: str
     evidence_key: str = ""
     audit_bucket: str = ""
-    lustre: bool = False
+    warm: bool = False
     window_days: int = 7
     queue: Queue | None = field(default=None, compare=False)
 
@@ -50,7 +50,7 @@ class Cluster:
             str(outputs["keyArn"]),
             str(outputs.get("evidenceKeyArn", "")),
             str(outputs.get("auditBucket", "")),
-            spec.storage.lustre is not None,
+            spec.storage.warm is not None,
             30 if spec.production else 7,
             queue,
         )

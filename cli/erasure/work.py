@@ -164,7 +164,7 @@ class Work:
 
     def see_mirrors(self) -> None:
         """Tell of file systems that show the bucket's datasets."""
-        if not self.cluster.lustre or self.wanted.kind == "run":
+        if not self.cluster.warm or self.wanted.kind == "run":
             return
         try:
             mirrors = self.cloud.mirrors(self.cluster.bucket, DATASETS)

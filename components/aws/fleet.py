@@ -255,7 +255,7 @@ def _interface(pool: Pool, nic: Nic, network: Network) -> aws.ec2.LaunchTemplate
         "delete_on_termination": "true",
         "security_groups": [network.security_group_id],
     }
-    if pool.efa:
+    if pool.fast:
         interface |= {"network_card_index": nic.card, "interface_type": nic.kind.value}
     if (nic.card, nic.device) == (0, 0):
         interface |= {"associate_public_ip_address": "false"}

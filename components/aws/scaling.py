@@ -68,7 +68,7 @@ def scaling_graphs(plan: Plan, group: str, bucket: str, queue: str | None) -> It
     space = namespace(bucket)
     if measured(plan.spec) and plan.instance.gpus:
         yield ("GPUs, % used", "Average", [[space, GPU], [space, "GPUMemoryUtilization"]])
-    if measured(plan.spec) and plan.efa:
+    if measured(plan.spec) and plan.fast:
         yield ("Fabric, bytes a second and node", "Average", [[space, FABRIC]])
     if queue:
         names = ["AWS/SQS", "", "QueueName", queue]

@@ -282,10 +282,10 @@ def data_node_policy(bucket_arn: str, key_arn: str) -> Document:
 
 def declare_key(plan: Plan, child: pulumi.ResourceOptions) -> aws.kms.Key:
     """Declare the customer key that encrypts bucket, disks and file system."""
-    region, lustre = plan.spec.region, plan.spec.storage.lustre
+    region, warm = plan.spec.region, plan.spec.storage.warm
 
     def document_for(account_id: str) -> str:
-        more = [lustre_uses(region, account_id, plan.name)] if lustre else []
+        more = [lustre_uses(region, account_id, plan.name)] if warm else []
         return json.dumps(key_policy(region, account_id, *more))
 
     policy = account(child).apply(document_for)

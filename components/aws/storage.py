@@ -21,7 +21,12 @@ HEARTBEAT_BYTES = 64
 CHECKPOINT_BYTES = 1 << 20
 """What is larger below `runs/`, and was deleted, is a part of a retired checkpoint."""
 
-CLASSES = {"glacier-ir": "GLACIER_IR", "glacier": "GLACIER", "deep-archive": "DEEP_ARCHIVE"}
+CLASSES = {
+    "infrequent": "STANDARD_IA",
+    "instant-archive": "GLACIER_IR",
+    "archive": "GLACIER",
+    "deep-archive": "DEEP_ARCHIVE",
+}
 
 ONLY_LARGE = "all_storage_classes_128K"
 """Nothing below 128 KiB moves, whatever its class, as S3 has it by itself too: what agents agree through, fleet and

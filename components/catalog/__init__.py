@@ -41,6 +41,6 @@ def find(cloud: str, name: str, region: str, path: str, overrides: Overrides | N
     else:
         fix = nearest(name, {*known, *stated})
         return Finding(path, f"there is no instance type '{name}' in the catalog", fix)
-    if region not in found.regions:
+    if found.regions and region not in found.regions:
         return Finding(path, f"{name} is not offered in {region}", f"It is in {', '.join(found.regions)}")
     return found

@@ -33,8 +33,8 @@ class Facts(BaseModel):
     network_gbps: Positive | None = Field(None, description="Bandwidth of the instance in total, Gbit/s.")
     network_cards: Some | None = Field(None, description="Network cards.")
     interfaces_per_card: Some | None = Field(None, description="Most network interfaces on one card.")
-    efa_interfaces: Count | None = Field(None, description="Most EFA interfaces, one a card.")
-    efa_first_card: Count | None = Field(None, description="The first card that takes EFA.")
+    fabric_interfaces: Count | None = Field(None, description="Most EFA interfaces, one a card.")
+    fabric_first_card: Count | None = Field(None, description="The first card that takes EFA.")
     ipv4_per_interface: Some | None = Field(None, description="IPv4 addresses that one interface takes.")
     encrypts_in_transit: bool | None = Field(None, description="Whether it encrypts what travels between instances.")
     cluster_placement: bool | None = Field(None, description="Whether cluster placement groups take it.")
@@ -42,9 +42,9 @@ class Facts(BaseModel):
         None, description="How it can be bought: `on-demand`, `spot`, `capacity-block`."
     )
     boot_modes: tuple[Literal["legacy-bios", "uefi"], ...] | None = Field(None, description="`legacy-bios`, `uefi`.")
-    nitro_tpm: bool | None = Field(None, description="Whether it has NitroTPM.")
-    nitro_enclaves: bool | None = Field(None, description="Whether it can hold Nitro Enclaves.")
-    sev_snp: bool | None = Field(None, description="Whether it has AMD SEV-SNP.")
+    confidential: tuple[Literal["nitro-enclaves", "nitro-tpm", "sev-snp", "tdx"], ...] | None = Field(
+        None, description="What of `nodes.confidential` it has."
+    )
     bare_metal: bool | None = Field(None, description="Whether it runs without a hypervisor.")
     ebs_mbps: Some | None = Field(None, description="Most bandwidth to EBS, Mbit/s.")
     ebs_attachments: Some | None = Field(None, description="Most EBS volumes.")

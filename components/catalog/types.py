@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-TABLES = {"aws": "aws.csv"}
+TABLES = {"aws": "aws.csv", "alicloud": "alicloud.csv"}
 """The table of each cloud."""
 
 
@@ -29,16 +29,14 @@ class InstanceType:
     network_gbps: float
     network_cards: int = 1
     interfaces_per_card: int
-    efa_interfaces: int = 0
-    efa_first_card: int = 0  # cards below it take no EFA: card 0 of p6-b300 is ENA only
+    fabric_interfaces: int = 0
+    fabric_first_card: int = 0  # cards below it take no EFA: card 0 of p6-b300 is ENA only
     ipv4_per_interface: int
     encrypts_in_transit: bool = False
     cluster_placement: bool
     usage_classes: tuple[str, ...]  # on-demand, spot, capacity-block
     boot_modes: tuple[str, ...]  # legacy-bios, uefi
-    nitro_tpm: bool = False
-    nitro_enclaves: bool = False
-    sev_snp: bool = False
+    confidential: tuple[str, ...] = ()  # nitro-tpm, nitro-enclaves, sev-snp, tdx
     bare_metal: bool = False
     ebs_mbps: int
     ebs_attachments: int
@@ -47,6 +45,7 @@ class InstanceType:
     architecture: str
     regions: tuple[str, ...]
     source: str
+    unverified: tuple[str, ...] = ()  # names of facts that no primary source states
 
     @property
     def gpus(self) -> int:
@@ -68,13 +67,13 @@ def contradictions(kind: InstanceType) -> Iterator[str]:
         yield "accelerators, accelerator and accelerator_kind must be given together"
     if bool(kind.nvme_disks) != bool(kind.nvme_gb):
         yield "nvme_disks and nvme_gb must be given together"
-    cards = kind.network_cards - kind.efa_first_card
-    if kind.efa_interfaces > cards:  # EC2 user guide, "EFA limitations": one EFA per network card
-        yield f"{kind.efa_interfaces} EFA interfaces can't lie on {cards} network cards, one on each"
-    if kind.nitro_tpm and "uefi" not in kind.boot_modes:  # EC2 user guide, "NitroTPM prerequisites"
-        yield "nitro_tpm needs the boot mode uefi"
-    if kind.sev_snp and kind.architecture != "x86_64":
-        yield "sev_snp is a feature of x86_64"
+    cards = kind.network_cards - kind.fabric_first_card
+    if kind.fabric_interfaces > cards:  # EC2 user guide, "EFA limitations": one EFA per network card
+        yield f"{kind.fabric_interfaces} EFA interfaces can't lie on {cards} network cards, one on each"
+    if "nitro-tpm" in kind.confidential and "uefi" not in kind.boot_modes:  # EC2 user guide, "NitroTPM prerequisites"
+        yield "nitro-tpm needs the boot mode uefi"
+    if "sev-snp" in kind.confidential and kind.architecture != "x86_64":
+        yield "sev-snp is a feature of x86_64"
 
 
 @cache
@@ -101,16 +100,14 @@ def _instance_type(row: dict[str, str]) -> InstanceType:
         network_gbps=float(row["network_gbps"]),
         network_cards=int(row["network_cards"]),
         interfaces_per_card=int(row["interfaces_per_card"]),
-        efa_interfaces=int(row["efa_interfaces"]),
-        efa_first_card=int(row["efa_first_card"]),
+        fabric_interfaces=int(row["fabric_interfaces"]),
+        fabric_first_card=int(row["fabric_first_card"]),
         ipv4_per_interface=int(row["ipv4_per_interface"]),
         encrypts_in_transit=_yes(row["encrypts_in_transit"]),
         cluster_placement=_yes(row["cluster_placement"]),
         usage_classes=tuple(row["usage_classes"].split()),
         boot_modes=tuple(row["boot_modes"].split()),
-        nitro_tpm=_yes(row["nitro_tpm"]),
-        nitro_enclaves=_yes(row["nitro_enclaves"]),
-        sev_snp=_yes(row["sev_snp"]),
+        confidential=tuple(row["confidential"].split()),
         bare_metal=_yes(row["bare_metal"]),
         ebs_mbps=int(row["ebs_mbps"]),
         ebs_attachments=int(row["ebs_attachments"]),
@@ -119,6 +116,7 @@ def _instance_type(row: dict[str, str]) -> InstanceType:
         architecture=row["architecture"],
         regions=tuple(row["regions"].split()),
         source=row["source"],
+        unverified=tuple(row["unverified"].split()),
     )
 
 

@@ -93,7 +93,7 @@ def test_programs_read_every_fact_and_price_as_json() -> None:
     done = CliRunner().invoke(main.app, ["catalog", "--region", "us-west-2", "--min-gpus", "8", "--json"])
     assert done.exit_code == 0, done.output
     read = {kind["name"]: kind for kind in json.loads(done.stdout)}
-    assert read["p4d.24xlarge"]["efa_interfaces"] == 4
+    assert read["p4d.24xlarge"]["fabric_interfaces"] == 4
     prices = {found["purchase"]: found for found in read["p4d.24xlarge"]["prices"]}
     assert prices.keys() == {"on-demand", "spot", "capacity-block"}
     assert prices["on-demand"]["date"]
@@ -103,7 +103,7 @@ def test_programs_read_every_fact_and_price_as_json() -> None:
 @pytest.mark.parametrize(
     ("wanted", "line"),
     [
-        ({"cloud": "gcp"}, "--cloud: there is no catalog of 'gcp'. Known: aws"),
+        ({"cloud": "gcp"}, "--cloud: there is no catalog of 'gcp'. Known: alicloud, aws"),
         ({"region": "us-wst-2"}, "--region: no type is offered in 'us-wst-2'. Did you mean us-west-2"),
         ({"min_gpus": 99}, "no instance type matches; list them all with `trainwright catalog`"),
     ],

@@ -553,7 +553,7 @@ def test_replicas_of_replicas_are_erased_too_and_those_that_cant_be_remain(cloud
 
 
 def test_a_file_system_that_follows_is_not_seen_and_one_that_does_not_remains(cloud: Fake, session: Session) -> None:
-    cluster = replace(CLUSTER, lustre=True)
+    cluster = replace(CLUSTER, warm=True)
     cloud.add("datasets/d/x")
     cloud.links = [Mirror("fs-1", True, "AVAILABLE")]
     assert session.erase(Scope("dataset", "d"), cloud, cluster) == 0

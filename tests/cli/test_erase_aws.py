@@ -356,7 +356,7 @@ def test_a_cluster_is_known_with_all_that_may_hold_copies(
     monkeypatch.setattr(Workspace, "outputs", told)
     cluster = Cluster.of(workspace)
     assert cluster == replace(
-        account.cluster, stack="prod-us-west", groups=("nodes", "data-nodes"), audit_bucket="audit", lustre=True,
+        account.cluster, stack="prod-us-west", groups=("nodes", "data-nodes"), audit_bucket="audit", warm=True,
         window_days=30,
     )  # fmt: skip
     assert cluster.queue is None

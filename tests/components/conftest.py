@@ -21,8 +21,9 @@ from google.protobuf import json_format
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import provider_pb2
 
-from components import cluster
+from components.aws import cluster as aws_cluster
 from components.bundle import Bundle, build
+from components.clouds import CLOUDS
 from components.cluster import TrainingCluster
 
 ACCOUNT = "123456789012"
@@ -199,7 +200,7 @@ class Mocked:
         """What a cluster of these values registers: a copy, where a test before has declared the same."""
         if opts or not isinstance(values, dict):
             return self.declare(lambda: TrainingCluster(name, values, opts), preview=preview)
-        built = str(cluster.build(Path()).path)
+        built = str(aws_cluster.build(Path()).path)
         key = json.dumps([values, name, preview, built, str(Path.cwd())], sort_keys=True, default=repr)
         if key not in DECLARED:
             DECLARED[key] = self.declare(lambda: TrainingCluster(name, values), preview=preview)
@@ -216,7 +217,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture
 def mocked(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mocked]:
     """Pulumi's mocks with an event loop of the test's own, and the bundle built once for all tests."""
-    monkeypatch.setattr("components.cluster.build", lambda _: bundle)
+    for cloud in CLOUDS:
+        monkeypatch.setattr(f"components.{cloud}.cluster.build", lambda _: bundle)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield Mocked()

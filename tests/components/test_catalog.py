@@ -57,16 +57,23 @@ def _said_by_ec2(name):
         "network_cards": network["MaximumNetworkCards"],
         "interfaces_per_card": per_card,
         "max_interfaces": network["MaximumNetworkInterfaces"],
-        "efa_interfaces": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
-        "efa_first_card": min(efa_cards, default=0),
+        "fabric_interfaces": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "fabric_first_card": min(efa_cards, default=0),
         "ipv4_per_interface": network["Ipv4AddressesPerInterface"],
         "encrypts_in_transit": network["EncryptionInTransitSupported"],
         "cluster_placement": "cluster" in said["PlacementGroupInfo"]["SupportedStrategies"],
         "usage_classes": tuple(sorted(said["SupportedUsageClasses"])),
         "boot_modes": tuple(sorted(said["SupportedBootModes"])),
-        "nitro_tpm": said["NitroTpmSupport"] == "supported",
-        "nitro_enclaves": said["NitroEnclavesSupport"] == "supported",
-        "sev_snp": "amd-sev-snp" in said["ProcessorInfo"].get("SupportedFeatures", []),
+        "confidential": tuple(
+            word
+            for word, has in {
+                "nitro-enclaves": said["NitroEnclavesSupport"] == "supported",
+                "nitro-tpm": said["NitroTpmSupport"] == "supported",
+                "sev-snp": "amd-sev-snp" in said["ProcessorInfo"].get("SupportedFeatures", []),
+            }.items()
+            if has
+        ),
+        "unverified": (),
         "bare_metal": said["BareMetal"],
         "ebs_mbps": said["EbsInfo"]["EbsOptimizedInfo"]["MaximumBandwidthInMbps"],
         "ebs_attachments": said["EbsInfo"]["MaximumEbsAttachments"],
@@ -105,12 +112,12 @@ def test_what_no_region_offers_any_more_is_left_out():
 
 
 def test_the_table_of_prices_is_not_a_cloud():
-    assert clouds() == ["aws"]
+    assert clouds() == ["alicloud", "aws"]
 
 
 def test_a_p6_b300_has_its_efa_on_the_sixteen_cards_after_the_first():
     kind = TYPES["p6-b300.48xlarge"]
-    assert (kind.network_cards, kind.efa_interfaces, kind.efa_first_card) == (17, 16, 1)
+    assert (kind.network_cards, kind.fabric_interfaces, kind.fabric_first_card) == (17, 16, 1)
 
 
 # ---- prices
@@ -165,9 +172,9 @@ def test_a_price_in_the_stacks_file_comes_first_and_says_so(stack):
 NEW = {
     "vcpus": 64, "memory_gib": 512, "accelerator": "X100", "accelerator_kind": "gpu", "accelerators": 4,
     "accelerator_memory_gib": 200, "network_gbps": 1600, "network_cards": 4, "interfaces_per_card": 2,
-    "efa_interfaces": 4, "ipv4_per_interface": 50, "cluster_placement": True, "usage_classes": ["on-demand"],
-    "boot_modes": ["uefi"], "nitro_tpm": True, "ebs_mbps": 80000, "ebs_attachments": 64, "architecture": "arm64",
-    "regions": ["us-west-2"],
+    "fabric_interfaces": 4, "ipv4_per_interface": 50, "cluster_placement": True, "usage_classes": ["on-demand"],
+    "boot_modes": ["uefi"], "confidential": ["nitro-tpm"], "ebs_mbps": 80000, "ebs_attachments": 64,
+    "architecture": "arm64", "regions": ["us-west-2"],
 }  # fmt: skip
 """A type that the table has not."""
 
@@ -177,22 +184,24 @@ def _overrides(stack, facts, name="p9.48xlarge"):
 
 
 def test_an_override_can_state_every_fact_and_no_other():
-    assert list(Facts.model_fields) == [f.name for f in fields(InstanceType) if f.name not in {"name", "source"}]
+    assert list(Facts.model_fields) == [
+        f.name for f in fields(InstanceType) if f.name not in {"name", "source", "unverified"}
+    ]
 
 
 def test_an_override_adds_a_type(stack):
     found = find("aws", "p9.48xlarge", "us-west-2", "nodes.type", _overrides(stack, NEW))
     assert isinstance(found, InstanceType)
     assert (found.gpus, found.max_interfaces, found.regions) == (4, 8, ("us-west-2",))
-    assert (found.sev_snp, found.nvme_gb, found.source) == (False, 0, "the stack's file")
+    assert (found.confidential, found.nvme_gb, found.source) == (("nitro-tpm",), 0, "the stack's file")
 
 
 def test_an_override_changes_what_it_names_and_nothing_else(stack):
-    overrides = _overrides(stack, {"regions": ["eu-west-3"], "nitro_enclaves": False}, "p5.48xlarge")
+    overrides = _overrides(stack, {"regions": ["eu-west-3"], "confidential": ["nitro-tpm"]}, "p5.48xlarge")
     found = find("aws", "p5.48xlarge", "eu-west-3", "nodes.type", overrides)
     known = TYPES["p5.48xlarge"]
-    assert found == replace(known, regions=("eu-west-3",), nitro_enclaves=False, source=found.source)
-    assert found.source == f"{known.source}; nitro_enclaves, regions from the stack's file"
+    assert found == replace(known, regions=("eu-west-3",), confidential=("nitro-tpm",), source=found.source)
+    assert found.source == f"{known.source}; confidential, regions from the stack's file"
     assert TYPES["p5.48xlarge"] is known
 
 
@@ -209,7 +218,7 @@ def test_a_name_near_one_that_an_override_adds_is_told_of_it(stack):
 def test_an_override_that_was_not_parsed_is_refused_where_it_is_used():
     """A program may build a `Spec` itself."""
     assert isinstance(find("aws", "p9.48xlarge", "us-west-2", "p", {"p9.48xlarge": Facts(vcpus=1)}), Finding)
-    assert isinstance(described("aws", "p5.48xlarge", Facts(efa_interfaces=33)), Finding)
+    assert isinstance(described("aws", "p5.48xlarge", Facts(fabric_interfaces=33)), Finding)
 
 
 AT = "catalog.overrides.p5.48xlarge"
@@ -224,11 +233,11 @@ WRONG = [
     ({"p5.48xlarge": 3}, f"{AT}: must be a mapping with keys such as accelerator"),
     ({"p5.48xlarge": {}}, f"{AT}: states nothing. Name what to change"),
     ({"p5.48xlarge": {"vcpus": None}}, f"{AT}: states nothing. Name what to change"),
-    ({"p5.48xlarge": {"efa_interfaces": 33}}, f"{AT}: 33 EFA interfaces can't lie on 32 network cards, one on each"),
+    ({"p5.48xlarge": {"fabric_interfaces": 33}}, f"{AT}: 33 EFA interfaces can't lie on 32 network cards, one on each"),
     ({"p5.48xlarge": {"accelerators": 0}}, f"{AT}: accelerators, accelerator and accelerator_kind must be given"),
     ({"p5.48xlarge": {"nvme_disks": 0}}, f"{AT}: nvme_disks and nvme_gb must be given together"),
-    ({"p5.48xlarge": {"boot_modes": ["legacy-bios"]}}, f"{AT}: nitro_tpm needs the boot mode uefi"),
-    ({"c7g.16xlarge": {"sev_snp": True}}, "catalog.overrides.c7g.16xlarge: sev_snp is a feature of x86_64"),
+    ({"p5.48xlarge": {"boot_modes": ["legacy-bios"]}}, f"{AT}: nitro-tpm needs the boot mode uefi"),
+    ({"c7g.16xlarge": {"confidential": ["sev-snp"]}}, "catalog.overrides.c7g.16xlarge: sev-snp is a feature of x86_64"),
     ({"P5": {"vcpus": 1}}, "catalog.overrides.P5: 'P5' can't be the name of a type. A type is written p5.48xlarge"),
     (
         {"p9.48xlarge": {key: value for key, value in NEW.items() if key not in {"vcpus", "regions"}}},

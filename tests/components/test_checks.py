@@ -110,7 +110,7 @@ def test_the_catalog_is_whole():
         assert kind.source
         assert (kind.accelerators > 0) == bool(kind.accelerator_kind)
         assert kind.gpus in {0, kind.accelerators}
-        assert kind.efa_interfaces <= max(1, kind.network_cards) or name == "p6-b300.48xlarge"
+        assert kind.fabric_interfaces <= max(1, kind.network_cards) or name == "p6-b300.48xlarge"
 
 
 def test_find_tells_a_type_from_the_reason_why_not():

@@ -343,7 +343,7 @@ def test_two_people_who_deploy_the_same_cluster_change_nothing_of_each_others(mo
     """Wherever the bundle lies on a machine: only the path of the file to upload differs, which no cloud sees."""
     here = mocked.cluster(stack())
     elsewhere = replace(bundle, path=bundle.path.parent / "elsewhere" / bundle.path.name)
-    monkeypatch.setattr("components.cluster.build", lambda _: elsewhere)
+    monkeypatch.setattr("components.aws.cluster.build", lambda _: elsewhere)
     there = mocked.cluster(stack())
     asset = ("aws:s3/bucketObjectv2:BucketObjectv2", "c1-bundle")
     assert _changed(here, there) <= {asset}

@@ -115,9 +115,9 @@ def test_a_type_of_one_s_own_is_not_thought_to_encrypt_before_that_is_stated(sta
 
 
 def test_data_nodes_beside_a_warm_tier_are_warned_of(stack):
-    changes = {**DATA, **P4D, "storage.lustre": {"size_gib": 1200}}
+    changes = {**DATA, **P4D, "storage.warm": {"size_gib": 1200}}
     assert any(
-        line.startswith("data_nodes: nodes read the dataset from storage.lustre") for line in _said(stack, changes)
+        line.startswith("data_nodes: nodes read the dataset from storage.warm") for line in _said(stack, changes)
     )
 
 

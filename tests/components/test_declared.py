@@ -44,8 +44,8 @@ CLUSTERS = {
     "p4d on demand": P4D,
     "p4d, all tiers": {
         **P4D,
-        "storage.lustre": {"size_gib": 2400, "throughput": 500},
-        "storage.cold": [{"prefix": "runs/gpt-0a1b2c3d/", "after_days": 30, "class": "glacier"}],
+        "storage.warm": {"size_gib": 2400, "throughput": 500},
+        "storage.cold": [{"prefix": "runs/gpt-0a1b2c3d/", "after_days": 30, "class": "archive"}],
     },
     "p4d scaled": {**P4D, "scaling": {"queue": True, "gpu_target": 80}},
     "p4d spot": {**P4D, "nodes.capacity": "spot"},

@@ -13,7 +13,7 @@ from components.findings import Finding
 
 STYLES = ("guide", "ip-saving")
 TYPES = instance_types("aws")
-EFA = sorted(name for name, kind in TYPES.items() if kind.efa_interfaces)
+EFA = sorted(name for name, kind in TYPES.items() if kind.fabric_interfaces)
 EVERY = [(name, style) for name in EFA for style in STYLES]
 
 
@@ -81,7 +81,9 @@ def test_a_type_without_efa_gets_one_plain_interface(name):
 
 
 @pytest.mark.parametrize(
-    "facts", [{"efa_interfaces": 5}, {"network_cards": 3}, {"interfaces_per_card": 1}, {"efa_first_card": 1}], ids=str
+    "facts",
+    [{"fabric_interfaces": 5}, {"network_cards": 3}, {"interfaces_per_card": 1}, {"fabric_first_card": 1}],
+    ids=str,
 )
 def test_n4_a_type_whose_layout_would_be_a_guess_is_refused(facts):
     finding = layout(replace(TYPES["p4d.24xlarge"], **facts), "guide", "nodes.alternatives.0")
@@ -94,8 +96,8 @@ def test_n4_a_type_whose_layout_would_be_a_guess_is_refused(facts):
     st.builds(
         dict,
         network_cards=st.integers(1, 40),
-        efa_interfaces=st.integers(0, 40),
-        efa_first_card=st.integers(0, 2),
+        fabric_interfaces=st.integers(0, 40),
+        fabric_first_card=st.integers(0, 2),
         interfaces_per_card=st.integers(1, 15),
     ),
     st.sampled_from(STYLES),
@@ -104,9 +106,9 @@ def test_whatever_a_type_is_like_its_layout_is_bootable_or_refused(facts, style)
     kind = replace(TYPES["p4d.24xlarge"], **facts)
     nics = layout(kind, style)
     if isinstance(nics, Finding):
-        fits = kind.efa_first_card + kind.efa_interfaces <= kind.network_cards
-        assert not fits or (kind.efa_first_card == 0 and kind.interfaces_per_card == 1)
+        fits = kind.fabric_first_card + kind.fabric_interfaces <= kind.network_cards
+        assert not fits or (kind.fabric_first_card == 0 and kind.interfaces_per_card == 1)
         return
     _bootable(nics)
-    assert sum(nic.kind is not Kind.ENA for nic in nics) == kind.efa_interfaces
+    assert sum(nic.kind is not Kind.ENA for nic in nics) == kind.fabric_interfaces
     assert all(nic.card < kind.network_cards and nic.device < kind.interfaces_per_card for nic in nics)

@@ -109,7 +109,7 @@ def test_what_a_type_has_it_may_be_guarded_by(stack, kind, guard):
 
 
 def test_a_type_that_boots_by_bios_alone_is_not_guarded_by_what_needs_uefi(stack):
-    facts = {"catalog.overrides": {"m6a.large": {"boot_modes": ["legacy-bios"], "nitro_tpm": False}}}
+    facts = {"catalog.overrides": {"m6a.large": {"boot_modes": ["legacy-bios"], "confidential": ["sev-snp"]}}}
     with pytest.raises(Invalid, match=r"nodes\.type: m6a\.large doesn't boot by UEFI, which sev-snp needs"):
         review("c1", parse(stack(facts | {"nodes.confidential": "sev-snp"})))
 

@@ -7,31 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.clouds import CLOUDS
 from components.findings import Finding, Invalid
-from components.plan import SMALLEST_SUBNET, decide, run_id, split
+from components.plan import decide, run_id, split
 from components.spec import parse
+
+AWS = CLOUDS["aws"]
 
 
 @given(st.integers(8, 30), st.integers(1, 3), st.integers(0, 255))
 def test_subnets_are_equal_disjoint_and_inside_the_network_with_a_block_to_spare(prefix, count, second):
     network = ipaddress.IPv4Network((f"10.{second}.0.0", prefix), strict=False)
     zones = tuple(f"us-west-2{letter}" for letter in "abc"[:count])
-    subnets = split(str(network), zones)
+    subnets = split(str(network), zones, AWS)
     if isinstance(subnets, Finding):
         assert subnets.path == "network.cidr"
-        assert prefix < 16 or prefix + count.bit_length() > SMALLEST_SUBNET
+        assert prefix < 16 or prefix + count.bit_length() > AWS.smallest_subnet
         return
     blocks = [ipaddress.IPv4Network(subnet.cidr) for subnet in subnets]
     assert [subnet.zone for subnet in subnets] == list(zones)
     assert len({block.prefixlen for block in blocks}) == 1
-    assert 16 <= blocks[0].prefixlen <= SMALLEST_SUBNET
+    assert 16 <= blocks[0].prefixlen <= AWS.smallest_subnet
     assert all(block.subnet_of(network) for block in blocks)
     assert not any(a.overlaps(b) for a in blocks for b in blocks if a is not b)
     assert sum(block.num_addresses for block in blocks) < network.num_addresses
 
 
 def test_a_network_that_is_too_small_is_refused_with_one_that_fits():
-    finding = split("10.0.0.0/28", ("us-west-2a",))
+    finding = split("10.0.0.0/28", ("us-west-2a",), AWS)
     assert str(finding) == (
         "network.cidr: 10.0.0.0/28 can't hold 1 subnet: a network is /16 to /27 here, "
         "as a subnet is /28 at the smallest. Use 10.0.0.0/16, for example"
@@ -39,7 +42,7 @@ def test_a_network_that_is_too_small_is_refused_with_one_that_fits():
 
 
 def test_addresses_that_the_cloud_keeps_are_not_counted():
-    (subnet,) = split("10.0.0.0/27", ("us-west-2a",))
+    (subnet,) = split("10.0.0.0/27", ("us-west-2a",), AWS)
     assert subnet.addresses == 11
 
 

@@ -28,7 +28,7 @@ WRONG = [
     ({"regoin": "us-west-2"}, "regoin: there is no such key. Did you mean region?"),
     ({"nodes.desierd": 2}, "nodes.desierd: there is no such key. Did you mean desired?"),
     ({"job.model.layrs": 2}, "job.model.layrs: there is no such key. Did you mean layers?"),
-    ({"storage.zzz": 2}, "storage.zzz: there is no such key. Known: cold, lustre, noncurrent_days"),
+    ({"storage.zzz": 2}, "storage.zzz: there is no such key. Known: cold, noncurrent_days, warm"),
     ({"nodes.desired": 0}, "nodes.desired: must be at least 1, not 0"),
     ({"nodes.desired": -3}, "nodes.desired: must be at least 1, not -3"),
     ({"nodes.desired": 1001}, "nodes.desired: must be at most 1000, not 1001"),
@@ -50,7 +50,7 @@ WRONG = [
         "network.cidr: 'ten' is not an IPv4 network such as 10.0.0.0/16, with no bits set past its prefix",
     ),
     ({"production": "maybe"}, "production: must be true or false, not 'maybe'"),
-    ({"cloud": "gcp"}, "cloud: 'gcp' is not one of 'aws'"),
+    ({"cloud": "gcp"}, "cloud: 'gcp' is not one of 'aws' or 'alicloud'"),
     ({"tags": {"a": 1}}, "tags.a: must be text, not 1"),
     ({"tags": "a"}, "tags: must be a mapping, not 'a'"),
     (

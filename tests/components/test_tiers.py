@@ -55,7 +55,7 @@ def test_a_runs_own_control_and_checkpoints_are_what_the_run_reads(stack):
         assert line == (
             f"storage.cold.0.prefix: 'runs/{run}{inside}' holds the run's checkpoints and what its nodes agree "
             "through, which can't be read from deep-archive. Name what no run needs any more, such as "
-            "runs/gpt-0a1b2c3d/ of a run that has ended, or set class to glacier-ir, which is read at once"
+            "runs/gpt-0a1b2c3d/ of a run that has ended, or set class to instant-archive, which is read at once"
         )
 
 
@@ -69,7 +69,7 @@ def test_a_runs_own_control_and_checkpoints_are_what_the_run_reads(stack):
         ("data/nodes/", "what data nodes say of themselves"),
     ],
 )
-@pytest.mark.parametrize("kind", ["glacier-ir", "glacier"])
+@pytest.mark.parametrize("kind", ["instant-archive", "archive"])
 def test_what_every_boot_reads_stays_where_it_is(stack, prefix, what, kind):
     (line,) = _refused(stack, _cold((prefix, 30, kind)))
     assert line == f"storage.cold.0.prefix: '{prefix}' holds {what}. Name a prefix below datasets/ or runs/"
@@ -77,7 +77,7 @@ def test_what_every_boot_reads_stays_where_it_is(stack, prefix, what, kind):
 
 @pytest.mark.parametrize("prefix", ["checkpoints/", "/runs/"])
 def test_a_prefix_that_holds_nothing_is_a_slip(stack, prefix):
-    assert _refused(stack, _cold((prefix, 30, "glacier"))) == [
+    assert _refused(stack, _cold((prefix, 30, "archive"))) == [
         f"storage.cold.0.prefix: nothing lies below '{prefix}'. Name a prefix below datasets/ or runs/"
     ]
 
@@ -86,29 +86,29 @@ def test_a_prefix_that_holds_nothing_is_a_slip(stack, prefix):
 def test_a_prefix_is_plain(stack, prefix):
     """S3 takes `*` for itself; an empty prefix is the whole bucket."""
     with pytest.raises(Invalid, match=r"storage\.cold\.0\.prefix: .* is not of the right form"):
-        parse(stack(_cold((prefix, 30, "glacier"))))
+        parse(stack(_cold((prefix, 30, "archive"))))
 
 
 def test_ended_runs_and_other_datasets_may_freeze(stack):
-    rules = (ENDED, 30, "glacier"), (ENDED, 120, "deep-archive"), ("datasets/older/", 1, "deep-archive")
+    rules = (ENDED, 30, "archive"), (ENDED, 120, "deep-archive"), ("datasets/older/", 1, "deep-archive")
     assert _warned(stack, _cold(*rules)) == []
 
 
 def test_glacier_instant_retrieval_freezes_nothing_but_charges_for_reading(stack):
-    (line,) = _warned(stack, _cold(("runs/", 30, "glacier-ir")))
+    (line,) = _warned(stack, _cold(("runs/", 30, "instant-archive")))
     assert line == (
         "storage.cold.0.prefix: 'runs/' holds the run's checkpoints and what its nodes agree through; each read from "
-        "glacier-ir is charged by size. Name what is rarely read"
+        "instant-archive is charged by size. Name what is rarely read"
     )
 
 
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        ((ENDED, 30, "deep-archive"), (ENDED, 300, "glacier")),
-        ((ENDED, 30, "glacier"), (f"{ENDED}checkpoints/", 300, "glacier-ir")),
-        ((ENDED, 30, "glacier"), (ENDED, 30, "deep-archive")),
-        ((ENDED, 30, "glacier"), (ENDED, 300, "glacier")),
+        ((ENDED, 30, "deep-archive"), (ENDED, 300, "archive")),
+        ((ENDED, 30, "archive"), (f"{ENDED}checkpoints/", 300, "instant-archive")),
+        ((ENDED, 30, "archive"), (ENDED, 30, "deep-archive")),
+        ((ENDED, 30, "archive"), (ENDED, 300, "archive")),
     ],
 )
 @pytest.mark.parametrize("swapped", [False, True])
@@ -119,14 +119,14 @@ def test_objects_move_to_colder_classes_only_and_later(stack, first, then, swapp
 
 
 def test_rules_that_never_meet_may_be_as_they_like(stack):
-    assert _warned(stack, _cold((ENDED, 30, "deep-archive"), ("runs/other-0a1b2c3d/", 30, "glacier"))) == []
+    assert _warned(stack, _cold((ENDED, 30, "deep-archive"), ("runs/other-0a1b2c3d/", 30, "archive"))) == []
 
 
 def test_a_class_that_is_left_before_it_is_paid_off_is_warned_of(stack):
-    rules = (ENDED, 30, "glacier-ir"), (ENDED, 60, "deep-archive")
+    rules = (ENDED, 30, "instant-archive"), (ENDED, 60, "deep-archive")
     assert _warned(stack, _cold(*rules)) == [
-        "storage.cold.1.after_days: objects leave glacier-ir after 30 days, but are paid for there for 90. Raise it to "
-        "120, or take storage.cold.0 away"
+        "storage.cold.1.after_days: objects leave instant-archive after 30 days, but are paid for there for 90. Raise "
+        "it to 120, or take storage.cold.0 away"
     ]
     assert _warned(stack, _cold(rules[0], (ENDED, 120, "deep-archive"))) == []
 
@@ -152,7 +152,7 @@ VALUES = {
 
 @pytest.mark.parametrize("size", [1200, 2400, 4800, 7200, 48_000])
 def test_sizes_that_fsx_makes_pass(stack, size):
-    assert _warned(stack, {"storage.lustre": {"size_gib": size}}) == []
+    assert _warned(stack, {"storage.warm": {"size_gib": size}}) == []
 
 
 @pytest.mark.parametrize(
@@ -160,43 +160,43 @@ def test_sizes_that_fsx_makes_pass(stack, size):
     [(1201, "1200 or 2400"), (3600, "2400 or 4800"), (2399, "1200 or 2400"), (10_000, "9600 or 12000")],
 )
 def test_other_sizes_are_refused_with_those_beside_them(stack, size, choose):
-    assert _refused(stack, {"storage.lustre": {"size_gib": size}}) == [
-        f"storage.lustre.size_gib: there is no file system of {size:,} GiB. Choose {choose}"
+    assert _refused(stack, {"storage.warm": {"size_gib": size}}) == [
+        f"storage.warm.size_gib: there is no file system of {size:,} GiB. Choose {choose}"
     ]
 
 
 def test_a_size_below_the_least_and_a_throughput_that_is_not_sold_are_refused(stack):
     with pytest.raises(Invalid) as raised:
-        parse(stack({"storage.lustre": {"size_gib": 100, "throughput": 200}}))
+        parse(stack({"storage.warm": {"size_gib": 100, "throughput": 200}}))
     assert str(raised.value).splitlines() == [
-        "storage.lustre.size_gib: must be at least 1200, not 100",
-        "storage.lustre.throughput: '200' is not one of 125, 250, 500 or 1000",
+        "storage.warm.size_gib: must be at least 1200, not 100",
+        "storage.warm.throughput: '200' is not one of 125, 250, 500 or 1000",
     ]
 
 
 def test_a_file_system_lies_in_one_zone_and_so_do_its_nodes(stack):
-    (line,) = _refused(stack, {"storage.lustre": {}, "network.zones": ["us-west-2a", "us-west-2b"]})
-    assert line.startswith("storage.lustre: a file system lies in one zone, but nodes would be spread over 2. Name one")
+    (line,) = _refused(stack, {"storage.warm": {}, "network.zones": ["us-west-2a", "us-west-2b"]})
+    assert line.startswith("storage.warm: a file system lies in one zone, but nodes would be spread over 2. Name one")
 
 
 @pytest.mark.parametrize("egress", ["bucket", "endpoints", "nat"])
 def test_the_file_system_needs_no_way_out(stack, egress):
-    assert _warned(stack, {"storage.lustre": {}, "network.egress": egress}) == []
+    assert _warned(stack, {"storage.warm": {}, "network.egress": egress}) == []
 
 
 def test_that_fsx_may_not_speak_the_newest_tls_is_said(stack):
-    (line,) = _warned(stack, {"storage.lustre": {}, "security.tls": "1.3"})
+    (line,) = _warned(stack, {"storage.warm": {}, "security.tls": "1.3"})
     assert line.startswith("security.tls: no document says that FSx reads the bucket over TLS 1.3")
     assert _warned(stack, {"security.tls": "1.3"}) == []
 
 
 def test_all_that_is_wrong_with_tiers_comes_in_one_run(stack):
-    changes = {**_cold(("runs/", 1, "glacier"), ("bundles/", 1, "glacier")), "storage.lustre": {"size_gib": 1300}}
+    changes = {**_cold(("runs/", 1, "archive"), ("bundles/", 1, "archive")), "storage.warm": {"size_gib": 1300}}
     paths = [line.split(": ")[0] for line in _refused(stack, changes)]
-    assert paths == ["storage.cold.0.prefix", "storage.cold.1.prefix", "storage.lustre.size_gib"]
+    assert paths == ["storage.cold.0.prefix", "storage.cold.1.prefix", "storage.warm.size_gib"]
 
 
 def test_what_a_file_system_costs_is_named_as_not_counted(stack):
-    plan, _ = review("c1", parse(stack({"storage.lustre": {"size_gib": 4800, "throughput": 250}})))
+    plan, _ = review("c1", parse(stack({"storage.warm": {"size_gib": 4800, "throughput": 250}})))
     assert any("4,800 GiB at 250 MB/s for each TiB" in unknown for unknown in cost(plan).unknown)
     assert not any("Lustre" in unknown for unknown in cost(review("c1", parse(stack()))[0]).unknown)

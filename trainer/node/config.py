@@ -36,6 +36,8 @@ class NodeConfig:
 
     efa: int = 0
     """EFA devices that its interfaces give it."""
+    erdma: int = 0
+    """The same of eRDMA."""
     nvswitch: bool = False
     """Whether its GPUs meet over NVSwitch, which NVIDIA's fabric manager sets up."""
     hook: str = ""

@@ -111,7 +111,7 @@ def test_every_type_in_every_way_that_it_is_sold_makes_requests_that_ec2_knows(m
         _request("autoscaling", "PutLifecycleHook", {**record.inputs, "name": "c1-drain"}, LifecycleHook.names)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, kind in TYPES.items() if kind.efa_interfaces))
+@pytest.mark.parametrize("name", sorted(name for name, kind in TYPES.items() if kind.fabric_interfaces))
 @pytest.mark.parametrize("layout", ["guide", "ip-saving"])
 def test_every_layout_of_interfaces_makes_a_request_that_ec2_knows(mocked, stack, name, layout):
     template = _template(_declared(mocked, _values(stack, name, nic_layout=layout)).one("LaunchTemplate"))

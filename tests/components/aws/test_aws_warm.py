@@ -16,11 +16,11 @@ from components.spec import parse
 from tests.components.aws.policies import allows
 from trainer.node.config import NodeConfig, Paths
 
-LUSTRE = {"storage.lustre": {"size_gib": 4800, "throughput": 250}}
+LUSTRE = {"storage.warm": {"size_gib": 4800, "throughput": 250}}
 COLD = [
     {"prefix": "runs/gpt-0a1b2c3d/", "after_days": 120, "class": "deep-archive"},
-    {"prefix": "datasets/older/", "after_days": 30, "class": "glacier-ir"},
-    {"prefix": "runs/gpt-0a1b2c3d/", "after_days": 30, "class": "glacier"},
+    {"prefix": "datasets/older/", "after_days": 30, "class": "instant-archive"},
+    {"prefix": "runs/gpt-0a1b2c3d/", "after_days": 30, "class": "archive"},
 ]
 ACCOUNT = "123456789012"
 KEY = "arn:aws:kms:us-west-2:123456789012:key/key-1"

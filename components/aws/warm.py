@@ -16,7 +16,7 @@ from components import layout
 from components.aws.network import Network
 from components.aws.storage import Storage
 from components.plan import Plan
-from components.spec import Lustre
+from components.spec import Warm
 
 PORTS = ((988, 988), (1018, 1023))
 """What clients and servers talk over, both ways (FSx for Lustre user guide, "File system access control with Amazon
@@ -38,7 +38,7 @@ class FileSystem:
 
 def declare(
     plan: Plan,
-    wanted: Lustre,
+    wanted: Warm,
     network: Network,
     storage: Storage,
     key_arn: pulumi.Output[str],
