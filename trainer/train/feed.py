@@ -1,4 +1,4 @@
-"""A rank's part of each step as tensors on its device, gathered one step ahead by a thread."""
+"""A rank's part of each step as tensors on its device, gathered ahead by a thread."""
 
 from __future__ import annotations
 
@@ -17,37 +17,52 @@ from trainer.train.tokens import Tokens
 MicroSteps = list[tuple[Tensor, Tensor]]
 """(tokens, targets) of each micro-step, of shape (samples, context)."""
 
-AHEAD = 4096
-"""Samples whose order is worked out at once: for a few, numpy's calls cost far more than their work."""
+CHUNK_BYTES = 1 << 20
+"""What is gathered at once, unless a step alone takes more: a thread's turn, and numpy's calls, cost a small step more
+than their work."""
+
+AHEAD = 1 << 14
+"""Samples whose order is worked out at once, for the same reason."""
 
 
 class Feed:
-    """Reads `tokens` in the job's order. Two buffers take turns, so a step must be computed before the next but one."""
+    """Reads `tokens` in the job's order, some steps at once. A step must be computed before the next is taken."""
 
     def __init__(self, tokens: Tokens, job: Job, group: Group) -> None:
         self._tokens = tokens
         self._job = job
         self._device = group.device
         self._shares = shares(job.batch, job.micro_batch, group.world, group.rank)
-        self._first, self._end = self._shares[0].start, self._shares[-1].stop
-        self._width = max(1, self._end - self._first)
-        self._known_from, self._known = 0, np.empty((0, self._width), dtype=np.int64)
+        self._first = self._shares[0].start
+        self._width = max(1, self._shares[-1].stop - self._first)
+        sample = job.model.context + 1
+        self._steps = max(1, CHUNK_BYTES // (self._width * sample * torch.int64.itemsize))
         self._buffers = [
-            torch.zeros((self._width, job.model.context + 1), dtype=torch.int64, pin_memory=group.device.type == "cuda")
+            torch.zeros((self._steps, self._width, sample), dtype=torch.int64, pin_memory=group.device.type == "cuda")
             for _ in range(2)
         ]
         self._pool = ThreadPoolExecutor(1, "feed")
+        self._known_from, self._known = 0, np.empty((0, self._width), dtype=np.int64)
+        self._from, self._chunk = 0, self._buffers[0][:0]
+        """The steps at hand, and where the first of them stands."""
         self._ahead: tuple[int, Future[Tensor]] | None = None
 
     def take(self, position: int) -> MicroSteps:
-        """The micro-steps of the step whose first sample stands at `position`; starts to read the step after it."""
-        if self._ahead is None or self._ahead[0] != position:
-            self._ahead = (position, self._pool.submit(self._gather, position))
-        batch = self._ahead[1].result()
-        following = position + self._job.batch
-        self._ahead = (following, self._pool.submit(self._gather, following))
-        batch = batch.to(self._device, non_blocking=True)
+        """The micro-steps of the step whose first sample stands at `position`; what follows is read meanwhile."""
+        step, between = divmod(position - self._from, self._job.batch)
+        if between or not 0 <= step < len(self._chunk):
+            step = 0
+            self._turn(position)
+        batch = self._chunk[step].to(self._device, non_blocking=True)
         return [self._micro_step(batch, share) for share in self._shares]
+
+    def _turn(self, position: int) -> None:
+        """Have the steps from `position` on at hand: those read ahead, or else one, so that training needn't wait."""
+        if self._ahead is None or self._ahead[0] != position:
+            self._ahead = (position, self._pool.submit(self._gather, position, 1))
+        self._from, self._chunk = position, self._ahead[1].result()
+        following = position + len(self._chunk) * self._job.batch
+        self._ahead = (following, self._pool.submit(self._gather, following, self._steps))
 
     def _micro_step(self, batch: Tensor, share: range) -> tuple[Tensor, Tensor]:
         if not share:
@@ -56,18 +71,20 @@ class Feed:
         rows = batch[share.start - self._first : share.stop - self._first]
         return rows[:, :-1], rows[:, 1:]
 
-    def _gather(self, position: int) -> Tensor:
+    def _gather(self, position: int, steps: int) -> Tensor:
+        """This rank's samples in so many steps from `position` on, in the buffer that isn't at hand."""
         self._buffers.reverse()
-        self._tokens.gather(self._order(position), self._buffers[0].numpy())
-        return self._buffers[0]
+        chunk = self._buffers[0][:steps]
+        self._tokens.gather(self._order(position, steps), chunk.flatten(0, 1).numpy())
+        return chunk
 
-    def _order(self, position: int) -> Indices:
-        """The samples of this rank in the step whose first sample stands at `position`."""
+    def _order(self, position: int, steps: int) -> Indices:
+        """The samples of this rank in so many steps from `position` on."""
         step, between = divmod(position - self._known_from, self._job.batch)
-        if between or not 0 <= step < len(self._known):
-            steps = np.arange(max(1, AHEAD // self._width))
-            positions = position + self._job.batch * steps[:, None] + self._first + np.arange(self._width)
+        if between or not 0 <= step <= len(self._known) - steps:
+            starts = position + self._first + self._job.batch * np.arange(max(steps, AHEAD // self._width))
+            positions = starts[:, None] + np.arange(self._width)
             self._known_from, self._known = position, samples_at(positions, len(self._tokens), self._job.seed)
             step = 0
-        order: Indices = self._known[step]
+        order: Indices = self._known[step : step + steps].ravel()
         return order

@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 from trainer.train.config import Job
 from trainer.train.group import Group
 from trainer.train.model import GPT, IGNORED
+from trainer.train.poll import ByItself, Poll, Polled, WithGradients
 
 State = Mapping[str, Mapping[str, Any]]
 """What a checkpoint holds: by file name, a state dict of tensors and plain values."""
@@ -24,6 +25,9 @@ OPTIMIZER = "optimizer.pt"
 
 BETAS = (0.9, 0.95)
 """AdamW's decay rates, as GPT-3's (Brown et al. 2020, appendix B)."""
+
+VOTES = 3
+"""What ranks tell each other a step: the sum of losses, whether to drain, whether to save."""
 
 AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -37,6 +41,8 @@ class Learner:
     """Called instead of `model`: DDP around it, or FSDP2, which is the model itself."""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
+    poll: Poll
+    """Of `VOTES` numbers, by which ranks agree at each step's end."""
 
     def apart(self) -> AbstractContextManager[None]:
         """For micro-steps before the last, whose gradients need not be summed yet.
@@ -80,8 +86,10 @@ def build(job: Job, vocabulary: int, group: Group, state: State | None) -> Learn
 
         sharded.shard(model, AUTOCAST[job.precision], group, compiled=job.compile)
         shared: nn.Module = model
+        poll: Poll = ByItself()
     else:
-        shared = _replicated(model, job, group)
+        poll = WithGradients(VOTES, group)
+        shared = _replicated(model, poll, job, group)
     weights = list(model.parameters())
     optimizer = torch.optim.AdamW(
         [
@@ -97,7 +105,7 @@ def build(job: Job, vocabulary: int, group: Group, state: State | None) -> Learn
         saved = state[OPTIMIZER]["optimizer"]
         optimizer.load_state_dict(sharded.cut(saved, optimizer) if job.sharding == "fsdp" else saved)
         scaler.load_state_dict(state[OPTIMIZER]["scaler"])
-    return Learner(model, shared, optimizer, scaler)
+    return Learner(model, shared, optimizer, scaler, poll)
 
 
 def copied(tree: Any, keep: bool = True) -> Any:
@@ -112,10 +120,10 @@ def copied(tree: Any, keep: bool = True) -> Any:
     return tree
 
 
-def _replicated(model: GPT, job: Job, group: Group) -> nn.Module:
+def _replicated(model: GPT, poll: WithGradients, job: Job, group: Group) -> nn.Module:
     """The model on each rank, whole, its gradients averaged while the backward pass goes on."""
     shared = DistributedDataParallel(
-        model.to(group.device),
+        Polled(model.to(group.device), poll),
         device_ids=[group.device.index] if group.device.type == "cuda" else None,
         gradient_as_bucket_view=True,
     )
@@ -123,7 +131,9 @@ def _replicated(model: GPT, job: Job, group: Group) -> nn.Module:
     # after the first pass, in the order in which gradients came, and where a gradient lies decides in which order three
     # ranks or more add it up: without this, a resumed run would round its first step differently.
     nothing = torch.zeros((1, job.model.context), dtype=torch.int64, device=group.device)
-    shared(nothing, torch.full_like(nothing, IGNORED)).backward()
+    loss = shared(nothing, torch.full_like(nothing, IGNORED))
+    (loss + poll.cast(torch.zeros(VOTES, device=group.device))).backward()
+    poll.count()
     if job.compile:
         model.compile_blocks()
     return shared

@@ -16,7 +16,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trainer.exits import DONE, DRAINED
@@ -26,7 +25,7 @@ from trainer.train.config import Job
 from trainer.train.errors import CheckpointError, DivergedError
 from trainer.train.feed import Feed, MicroSteps
 from trainer.train.group import Group, joined
-from trainer.train.learner import AUTOCAST, Learner, State, build
+from trainer.train.learner import AUTOCAST, VOTES, Learner, State, build
 from trainer.train.metrics import Metrics
 from trainer.train.model import parameter_count
 from trainer.train.order import mix
@@ -270,20 +269,21 @@ def compute(
 ) -> Computed:
     """One optimizer step of the whole group. A gradient that isn't finite, which all ranks see alike, moves nothing."""
     tokens_in_batch = job.batch * job.model.context
-    votes = torch.zeros(3, dtype=torch.float64, device=group.device)
+    votes = torch.zeros(VOTES, device=group.device)
+    votes[1], votes[2] = asked, due
     learner.optimizer.zero_grad()
     for number, (tokens, targets) in enumerate(micro_steps, start=1):
+        last = number == len(micro_steps)
         with (
-            nullcontext() if number == len(micro_steps) else learner.apart(),
+            nullcontext() if last else learner.apart(),
             torch.autocast(group.device.type, AUTOCAST[job.precision], enabled=job.precision != "fp32"),
         ):
             loss: Tensor = learner.shared(tokens, targets)
             # Gradients are averaged over ranks: times ranks, by the tokens of all, makes the sum of sums the mean over
             # tokens, however unevenly ranks and micro-steps share the batch.
-            learner.scaler.scale(loss * (group.world / tokens_in_batch)).backward()  # type: ignore[no-untyped-call]
-        votes[0] += loss.detach()
-    votes[1], votes[2] = asked, due
-    pending = dist.all_reduce(votes, async_op=True)
+            scaled = learner.scaler.scale(loss * (group.world / tokens_in_batch))
+            votes[0] += loss.detach()
+            (scaled + learner.poll.cast(votes) if last else scaled).backward()  # type: ignore[no-untyped-call]
     learner.scaler.unscale_(learner.optimizer)
     norm = learner.clip(job.clip)
     for parameters in learner.optimizer.param_groups:
@@ -291,6 +291,5 @@ def compute(
     if math.isfinite(norm):
         learner.scaler.step(learner.optimizer)
     learner.scaler.update()
-    pending.wait()
-    loss_sum, drains, saves = votes.tolist()
+    loss_sum, drains, saves = learner.poll.count()
     return Computed(loss_sum / tokens_in_batch, norm, drains > 0, saves > 0)

@@ -42,8 +42,11 @@ def permute(offsets: Indices, samples: int, key: int) -> Indices:
     half = max(1, ((samples - 1).bit_length() + 1) // 2)
     keys = [np.uint64(mix(key, number)) for number in range(ROUNDS)]
     values = _feistel(offsets.astype(np.uint64), half, keys)
-    while (beyond := values >= samples).any():
-        values[beyond] = _feistel(values[beyond], half, keys)
+    beyond = np.flatnonzero(values >= samples)
+    while len(beyond):
+        again = _feistel(values[beyond], half, keys)
+        values[beyond] = again
+        beyond = beyond[again >= samples]
     return values.astype(np.int64)
 
 
@@ -72,10 +75,15 @@ def shares(batch: int, micro_batch: int, world: int, rank: int) -> list[range]:
 
 def _feistel(values: Words, half: int, keys: list[np.uint64]) -> Words:
     """A permutation of [0, 4**half): each round mixes one half of the bits into the other."""
-    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    width, mask, high = np.uint64(half), np.uint64((1 << half) - 1), np.uint64(32)
     left, right = values >> width, values & mask
     for key in keys:
-        mixed = (right ^ key) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0x94D049BB133111EB)
-        left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+        mixed = right ^ key  # and from here on in place: where memory is new each time, it costs more than arithmetic
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> high
+        mixed *= np.uint64(0x94D049BB133111EB)
+        mixed >>= high
+        mixed &= mask
+        mixed ^= left
+        left, right = right, mixed
     return (left << width) | right

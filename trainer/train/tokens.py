@@ -40,8 +40,9 @@ class Tokens:
     def gather(self, indices: NDArray[np.int64], batch: NDArray[np.int64]) -> None:
         """Write the samples `indices` into the rows of `batch`, of shape (len(indices), context + 1)."""
         shards = np.searchsorted(self._ends, indices, side="right")
-        for number in np.unique(shards):
-            chosen = shards == number
+        numbers = np.unique(shards)
+        for number in numbers:
+            chosen = shards == number if len(numbers) > 1 else slice(None)
             samples = self._shards[number]
             batch[chosen] = samples[indices[chosen] - (self._ends[number] - len(samples))]
 

@@ -10,7 +10,8 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -90,13 +91,35 @@ def built(job: config.Job, setting: Setting, **_: Any) -> dict[str, Any]:
 
             learner.shared.register_comm_hook(None, count_and_sum)
             micro_steps = Feed(tokens, job, group).take(0)
-            loop.compute(learner, micro_steps, 1e-3, False, False, job, group)
+            with collectives() as called:
+                computed = loop.compute(learner, micro_steps, 1e-3, group.rank == 1, group.rank == 0, job, group)
             answer |= {
+                "all": called,
+                "drain": computed.drain,
+                "save": computed.save,
                 "micro_steps": len(micro_steps),
                 "sums": len(sums),
                 "views": learner.shared.gradient_as_bucket_view,
             }
     return answer
+
+
+@contextmanager
+def collectives() -> Iterator[list[str]]:
+    """Names of the collectives that are called within, those of DDP's hook among them."""
+    called: list[str] = []
+    kept = {name: getattr(dist, name) for name in ("all_reduce", "broadcast", "all_gather", "barrier")}
+
+    def counted(name: str) -> Callable[..., Any]:
+        return lambda *given, **more: called.append(name) or kept[name](*given, **more)
+
+    for name in kept:
+        setattr(dist, name, counted(name))
+    try:
+        yield called
+    finally:
+        for name, function in kept.items():
+            setattr(dist, name, function)
 
 
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "gradients": gradients, "built": built}

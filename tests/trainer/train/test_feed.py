@@ -73,3 +73,18 @@ def test_a_run_cut_anywhere_and_gone_on_with_other_ranks_consumes_each_sample_on
     expected = np.zeros((position, CONTEXT + 1), dtype=np.int64)
     tokens.gather(samples_at(np.arange(position), len(tokens), seed), expected)
     assert consumed == expected[:, 0].tolist()
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_what_is_read_some_steps_at_once_is_the_order_one_sample_after_another(folder, world, monkeypatch):
+    """A chunk holds three steps here, and the order is known for five: both end within the steps, and an epoch too."""
+    from trainer.train import feed
+    from trainer.train.config import Job, Model
+    from trainer.train.order import samples_at
+
+    batch, steps = 4, 40
+    monkeypatch.setattr(feed, "CHUNK_BYTES", 3 * (batch // world) * (CONTEXT + 1) * 8)
+    monkeypatch.setattr(feed, "AHEAD", 5 * (batch // world))
+    job = Job(name="j", dataset="d", batch=batch, micro_batch=2, seed=7, model=Model(context=CONTEXT))
+    firsts = [sample for step in fed(folder, 0, world, job, steps) for sample in step]
+    assert firsts == [int(sample) + 1 for sample in samples_at(np.arange(batch * steps), 100, 7)]

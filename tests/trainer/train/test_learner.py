@@ -14,6 +14,14 @@ def test_micro_steps_before_the_last_sum_nothing_and_gradients_lie_in_their_buck
     assert all(answer["views"] and answer["fused"] for answer in answers)
 
 
+def test_what_ranks_tell_each_other_travels_with_the_gradients(ranks, tiny, tmp_path: Path):
+    """A collective of its own for three numbers would be a tenth of a small model's step."""
+    answers = ranks.run("built", 2, tiny | {"batch": 12, "micro_batch": 2}, tmp_path)
+    for answer in answers:
+        assert (answer["drain"], answer["save"]) == (True, True)
+        assert answer["all"] == ["all_reduce"] * answer["sums"], "more than the sums of gradients"
+
+
 def test_sharding_leaves_each_rank_a_part_of_every_weight(ranks, tiny, tmp_path: Path):
     whole = [257 * 32, *(2 * [32, 3 * 32 * 32, 32 * 32, 32, 4 * 32 * 32, 4 * 32 * 32]), 32]
     first, second = ranks.run("built", 2, tiny | {"sharding": "fsdp"}, tmp_path)
