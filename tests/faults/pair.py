@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.fleet import Fleet
+from tests.project import wait_for
 from trainer.node.peers import Generation
 
 NAMES = "abcdefghijklmnopqrstuvwxyz"
@@ -16,6 +17,9 @@ NAMES = "abcdefghijklmnopqrstuvwxyz"
 
 class Pair:
     """Two nodes that train, in a fleet that goes from fault to fault; what is missing is started for each test."""
+
+    before: Generation
+    """The one that trained when a test began."""
 
     def __init__(self, make: Callable[[], Fleet]) -> None:
         self._make = make
@@ -69,3 +73,11 @@ def same_again(steps: list[dict[str, Any]]) -> int:
 def members(generation: Generation) -> list[str]:
     """Its nodes, in rank order."""
     return [member.node for member in generation.members]
+
+
+def goes_on(pair: Pair, steps: int = 20, limit_s: float = 120) -> None:
+    """The same generation takes so many more steps."""
+    number = pair.before.number
+    last = pair.fleet.steps(number)[-1]["step"]
+    wait_for("more steps", lambda: pair.fleet.steps(number)[-1]["step"] >= last + steps, limit_s)
+    assert max(pair.fleet.generations()) == number

@@ -1,15 +1,17 @@
-"""Processes and nodes that die, freeze, come and go: the others go on, and compute what they would have computed.
+"""Processes, nodes and stores that die, freeze, come and go: the others compute on what they would have computed.
 
-One fleet goes from fault to fault. Facts: trainer.md, section 2, rows 1, 2, 3, 8.
+One fleet goes from fault to fault. Facts: trainer.md, section 2, rows 1, 2, 3, 7, 8.
 """
 
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
-from tests.faults.pair import Pair, members, same_again
+from tests.faults.pair import Pair, goes_on, members, same_again
+from trainer.node.membership import DEAD_AFTER_S
 
 pytestmark = pytest.mark.torch
 
@@ -99,3 +101,23 @@ def test_a_node_comes_and_another_leaves_on_request(pair):
     assert two.graceful
     assert "drained" in two.why
     assert "was asked to leave" in pair.fleet.nodes[second].log()
+
+
+@pytest.mark.parametrize("seconds", [DEAD_AFTER_S + 3, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_store_that_is_away_and_then_slow_costs_no_step(pair, seconds):
+    """Nobody is dead because nobody can look. What fails meanwhile waits for the store: no generation can follow."""
+    fleet = pair.fleet
+    fleet.gate.shut = True
+    try:
+        goes_on(pair)
+        time.sleep(seconds)
+        goes_on(pair)
+    finally:
+        fleet.gate.shut = False
+    fleet.gate.delay_s = 0.1
+    try:
+        begun = fleet.steps(pair.before.number)[-1]["step"]
+        fleet.saved(beyond=begun)
+        goes_on(pair)
+    finally:
+        fleet.gate.delay_s = 0.0
