@@ -112,7 +112,13 @@ def copied(tree: Any, keep: bool = True) -> Any:
     """A copy, in main memory, of nested mappings and sequences of tensors and plain values; sharded ones whole."""
     if isinstance(tree, Tensor):
         whole = _whole(tree)
-        return whole.detach().to("cpu", copy=True) if keep else None
+        if keep:
+            return whole.detach().to("cpu", copy=True)
+        if whole.is_cuda:
+            # One at a time, as on the rank that keeps them: a collective's limit runs from when it is asked for, and
+            # those of a whole model, asked for at once, would wait for that rank's copies to main memory.
+            torch.cuda.current_stream().synchronize()
+        return None
     if isinstance(tree, Mapping):
         return {key: copied(value, keep) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

@@ -34,3 +34,28 @@ def test_sharding_leaves_each_rank_a_part_of_every_weight(ranks, tiny, tmp_path:
 def test_blocks_are_compiled_where_the_job_asks_for_it(ranks, tiny, tmp_path: Path, asked: bool):
     (answer,) = ranks.run("built", 1, tiny | {"compile": asked, "sharding": "fsdp"}, tmp_path)
     assert answer["compiled"] == [asked, asked]
+
+
+def test_ranks_that_keep_nothing_ask_for_one_whole_tensor_after_another(monkeypatch):
+    """A model of some hundred GB takes rank 0 minutes to copy: a collective asked for at its start would time out."""
+    import torch
+
+    from trainer.train.learner import copied
+
+    done: list[str] = []
+
+    class OnGpu(torch.Tensor):
+        is_cuda = True
+
+        def full_tensor(self):
+            done.append("asked")
+            return self
+
+    class Stream:
+        def synchronize(self):
+            done.append("came")
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    parts = {"a": OnGpu([1.0]), "b": [OnGpu([2.0])]}
+    assert copied(parts, keep=False) == {"a": None, "b": [None]}
+    assert done == ["asked", "came"] * 2
