@@ -28,7 +28,7 @@ import boto3
 
 from emulator import notices, processes
 from emulator.instances import Instance
-from emulator.metadata import Metadata, MetadataService
+from emulator.metadata import Ec2Metadata, MetadataService
 from emulator.nodes import node_environment
 from tests.project import CHECKOUT, SMALL_JOB, wait_for
 from trainer import layout
@@ -44,7 +44,7 @@ LONG = 1_000_000
 
 PATCHED = """import os, sys
 for kind in ("node", "train"):
-    if f"trainer.{kind}" in sys.orig_argv:
+    if any(word in sys.orig_argv for word in (f"trainer.{kind}", f"trainer.{kind}.standby")):
         exec(os.environ[f"FLEET_PATCH_{kind.upper()}"])
 """
 PACED = """
@@ -124,9 +124,19 @@ class Node:
     service: MetadataService
 
     def processes(self, module: str = "") -> list[int]:
-        """Its processes, or those that run this module."""
+        """Its processes, or those that run this module; who waits to be a worker isn't one yet."""
+        waiting = self.standbys()
+        taken = [pid for pid, command in self._commands() if f"{module}.standby" in command and pid not in waiting]
+        return [pid for pid, command in self._commands() if not module or module in command or pid in taken]
+
+    def standbys(self) -> list[int]:
+        """Its processes that wait to be workers: those that don't write a worker's log."""
+        found = [pid for pid, command in self._commands() if "trainer.train.standby" in command]
+        return [pid for pid in found if not _logs_a_rank(pid)]
+
+    def _commands(self) -> list[tuple[int, list[str]]]:
         own = processes.belonging_to(self.root)
-        return [pid for pid, command in processes.commands() if pid in own and (not module or module in command)]
+        return [(pid, command) for pid, command in processes.commands() if pid in own]
 
     def signal(self, number: signal.Signals, module: str = "") -> list[int]:
         """Send a signal to them; which they were."""
@@ -198,14 +208,14 @@ class Fleet:
             script.chmod(0o700)
             launched = datetime.now(UTC) + timedelta(seconds=self._launched)
             about = Instance(
-                name, "", "us-east-1", "us-east-1a", "m6a.large", "ami-0", "x86_64", address, "", launched, True,
-                None, False, b"",
+                name, "", "aws", "us-east-1", "us-east-1a", "", "", "m6a.large", "ami-0", "x86_64", address, "",
+                launched, True, None, False, True, b"",
             )  # fmt: skip
             notice = notices.path(self.folder, name)
-            service = MetadataService(Metadata(about, Healthy(), notice), address)  # type: ignore[arg-type]
+            service = MetadataService(Ec2Metadata(about, Healthy(), notice), address)  # type: ignore[arg-type]
         else:
             notice, service = self.nodes[name].notice, self.nodes[name].service
-        environment = node_environment(root, service.url, self.gate.endpoint) | {
+        environment = node_environment("aws", root, service.url, self.gate.endpoint) | {
             "PYTHONPATH": f"{self.site}:{CHECKOUT}",
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
@@ -308,6 +318,14 @@ def patched(folder: Path) -> Path:
     site.mkdir()
     (site / "sitecustomize.py").write_text(PATCHED)
     return site
+
+
+def _logs_a_rank(pid: int) -> bool:
+    """Whether a process writes a worker's log."""
+    try:
+        return "-rank" in Path(f"/proc/{pid}/fd/1").readlink().name
+    except OSError:
+        return False
 
 
 def power_on(root: Path, script: Path, environment: dict[str, str], number: int) -> subprocess.Popen[bytes]:

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.faults.pair import Pair, goes_on, members, same_again
+from tests.project import wait_for
 from trainer.node.membership import DEAD_AFTER_S
 
 pytestmark = pytest.mark.torch
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def shared(make_fleet):
-    made = Pair(lambda: make_fleet(job={"checkpoint": {"every_steps": 20}}))
+    soon = "import trainer.node.standby as standby\nstandby.SETTLED_S = 1.0\n"
+    made = Pair(lambda: make_fleet(job={"checkpoint": {"every_steps": 20}}, patches={"node": soon}))
     yield made
     made.fleet.close()
 
@@ -32,8 +34,11 @@ def pair(shared):
 
 def test_a_killed_worker_starts_again_with_its_peers(pair):
     leader, other = members(pair.before)
-    pair.fleet.nodes[other].signal(signal.SIGKILL, "trainer.train")
+    nodes = pair.fleet.nodes
+    waiting = {name: wait_for("one waits", lambda name=name: nodes[name].standbys()) for name in (leader, other)}
+    nodes[other].signal(signal.SIGKILL, "trainer.train")
     after = pair.fleet.trains(leader, other, after=pair.before.number)
+    assert {name: nodes[name].processes("trainer.train") for name in waiting} == waiting, "torch was imported anew"
     assert after.why == f"{other}: rank 1 was killed by SIGKILL"
     assert after.number == pair.before.number + 1, "peers that lost it made a generation of their own"
     assert after.tally.losses == 0

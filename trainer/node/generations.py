@@ -10,7 +10,7 @@ import math
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 
 from trainer import layout
@@ -20,8 +20,18 @@ from trainer.node.membership import Membership, Outcome
 from trainer.node.peers import DONE, DRAINING, FAILED, QUARANTINED, READY, STOPPED, Ended, Generation
 from trainer.node.rules import End, Form, Wait, decide
 from trainer.node.shipping import Shipper
+from trainer.node.standby import Standby
 from trainer.node.steps import Dismissed
-from trainer.node.workers import GRACE_S, Job, Workers, log_path, metrics_path, nccl_path
+from trainer.node.workers import (
+    GRACE_S,
+    Job,
+    Workers,
+    log_path,
+    metrics_path,
+    nccl_path,
+    shared_environment,
+    spawn_standby,
+)
 from trainer.store import StoreError
 
 FORMING_S = 0.5
@@ -58,6 +68,7 @@ class Generations:
     shipper: Shipper
     leaving: bool = False
     workers: Workers | None = None
+    standby: Standby = field(default_factory=lambda: Standby(spawn_standby))
     _adopted: int = 0
     _turn_by: float | None = None
     _over_since: float | None = None
@@ -106,6 +117,7 @@ class Generations:
                 self._turn()
                 self._stop_with_the_others()
                 self._end_what_hangs()
+                self._keep_some_on_standby()
                 self._watch_for_notice()
             elif not (self.workers and self.workers.running) or time.monotonic() >= leave_by:
                 self._tell()
@@ -120,7 +132,8 @@ class Generations:
         return self._rank() == 0
 
     def stop(self) -> None:
-        """End what runs."""
+        """End what runs, and what waits to."""
+        self.standby.close()
         if self.workers:
             self.workers.stop()
 
@@ -176,7 +189,8 @@ class Generations:
         if rank is None:
             say(f"generation {generation.number} goes without this node: {generation.why}")
             return
-        self.workers = Workers.start(self.job, generation, rank)
+        self.workers = Workers.start(self.job, generation, rank, self.standby)
+        self.standby.began()
         self.shipper.end_generation()
         self._ship(generation)
         say(
@@ -215,6 +229,11 @@ class Generations:
         self._pulse_due = time.monotonic() + STEADY_S
         if hung := self.workers.hung():
             self.workers.end_hung("it broke its promise of a sign of life", hung)
+
+    def _keep_some_on_standby(self) -> None:
+        if self.job.bundled and self.workers and self.workers.running:
+            places = len(self.workers.processes)
+            self.standby.keep(places, shared_environment(self.job, places))
 
     def _leave_if_quarantined(self) -> None:
         generation, node = self.membership.generation, self.membership.card.node

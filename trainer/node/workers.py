@@ -19,6 +19,7 @@ from trainer import exits
 from trainer.node import launchers, nccl
 from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Generation
 from trainer.node.postmortem import ABORTED, RAISED, account, lost_peer, place, short, tail
+from trainer.node.standby import Standby
 from trainer.node.steps import StepFailed
 from trainer.pulse import Pulses
 
@@ -70,18 +71,25 @@ class Job:
         except (OSError, ValueError):
             return 0
 
+    @property
+    def bundled(self) -> bool:
+        """Whether the workers are those of the bundled trainer."""
+        return self.launcher == launchers.TORCHRUN_ENV and list(self.command) == trainer_command()
+
+
+def shared_environment(job: Job, workers: int, **more: str) -> dict[str, str]:
+    """What each of a node's so many workers finds alike, whatever the generation; `more` stands below the user's."""
+    cpus = len(os.sched_getaffinity(0))
+    return {**job.environment, "OMP_NUM_THREADS": str(max(1, cpus // workers)), **more, **job.chosen}
+
 
 def environment(job: Job, generation: Generation, node_rank: int, local_rank: int) -> dict[str, str]:
     """What a worker finds in its environment: torchrun's variables, and ours."""
     member = generation.members[node_rank]
     rank = sum(before.workers for before in generation.members[:node_rank]) + local_rank
-    cpus = len(os.sched_getaffinity(0))
     captured = nccl.captured(nccl_path(job.logs, generation.number, rank)) if job.nccl_debug else {}
     return {
-        **job.environment,
-        "OMP_NUM_THREADS": str(max(1, cpus // member.workers)),
-        **captured,
-        **job.chosen,
+        **shared_environment(job, member.workers, **captured),
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "WORLD_SIZE": str(generation.world),
@@ -149,8 +157,8 @@ class Workers:
     _pulses: Pulses = field(default_factory=lambda: Pulses({}))
 
     @classmethod
-    def start(cls, job: Job, generation: Generation, node_rank: int) -> Workers:
-        """Start one worker for each of the node's places, or one launcher."""
+    def start(cls, job: Job, generation: Generation, node_rank: int, standby: Standby | None = None) -> Workers:
+        """Start one worker for each of the node's places, or one launcher; those on standby come first."""
         workers = cls(generation, job)
         job.scratch.mkdir(parents=True, exist_ok=True)
         job.logs.mkdir(parents=True, exist_ok=True)
@@ -159,9 +167,13 @@ class Workers:
         for local_rank in range(launchers.places(job.launcher, generation.members[node_rank].workers)):
             values = environment(job, generation, node_rank, local_rank)
             rank = int(values["RANK"])
+            path = log_path(job.logs, generation.number, rank)
+            if standby and job.bundled and (waiting := standby.take(values, path)):
+                workers.processes[rank] = waiting
+                continue
             command = launchers.command(job.launcher, job.command, values, job.chosen)
             found = launchers.environment(job.launcher, values)
-            with log_path(job.logs, generation.number, rank).open("ab") as log:
+            with path.open("ab") as log:
                 try:
                     workers.processes[rank] = _SPAWNER.submit(_spawn, command, found, log, job.folder).result()
                 except OSError as error:
@@ -294,8 +306,17 @@ class Workers:
             raise StepFailed("launch", told)
 
 
+def spawn_standby(command: Sequence[str], values: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process that waits for its turn to be a worker, to which it is told through its stdin."""
+    return _SPAWNER.submit(_spawn, command, values, subprocess.DEVNULL, None, subprocess.PIPE).result()
+
+
 def _spawn(
-    command: Sequence[str], values: dict[str, str], log: IO[bytes], folder: Path | None
+    command: Sequence[str],
+    values: Mapping[str, str],
+    log: IO[bytes] | int,
+    folder: Path | None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     libc = ctypes.CDLL(None, use_errno=True)
     agent = os.getpid()
@@ -309,7 +330,7 @@ def _spawn(
         command,
         env=values,
         cwd=folder,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=log,
         stderr=subprocess.STDOUT,
         process_group=0,
