@@ -19,10 +19,10 @@ $(READY): constraints.txt pyproject.toml tools/setup.sh
 	@TORCH=$(TORCH) tools/setup.sh $(VENV)
 	@touch $@
 
-up: setup ## Bring the cluster up and follow its run to the end (STACK=local needs no account).
+up: setup ## Bring the cluster up and follow its run to the end (STACK=local or local-alicloud needs no account).
 	@$(BIN)/trainwright up --stack "$(STACK)"
 
-down: ## Destroy the cluster; for STACK=local, end the embedded cloud too.
+down: ## Destroy the cluster; for a local one, end the embedded cloud too.
 	@if [ -x $(BIN)/trainwright ]; then $(BIN)/trainwright down --stack "$(STACK)"; else echo "nothing is set up here"; fi
 
 preview: setup ## Show what `up` would change (needs no account: without credentials it plans offline).

@@ -1,19 +1,21 @@
-"""What the command asks AWS beside its bucket, and what it says where AWS doesn't answer."""
+"""What the command asks AWS, and what it says where AWS doesn't answer. `alicloud` is its twin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import Any
 
 import boto3
 from boto3.exceptions import Boto3Error
 from botocore import exceptions
 from botocore.config import Config
 
+from cli.account import Group
 from cli.errors import Refused
 from cli.words import plain
 from components.scaling import LAUNCH
+from trainer.store import Store, open_store
 
 PATIENCE = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
 """Seconds to connect and for each read, and how often a call is tried in all."""
@@ -37,65 +39,74 @@ DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 """Error codes that mean so, as the "Common Errors" of every API's reference list them."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """A fleet's group: when it was created (seconds since 1970; None where it is gone), and its live instances' ids."""
+class Aws:
+    """An account with AWS, in a region, with boto3's credentials; see `account.Account`."""
 
-    created: float | None
-    instances: frozenset[str]
-    stopped: bool = False
-    """Whether its launches are suspended, as a breaker leaves them."""
+    def __init__(self, region: str) -> None:
+        self.region = region
 
+    def _client(self, service: str) -> Any:
+        return boto3.client(service, region_name=self.region or None, config=PATIENCE)  # type: ignore[call-overload]
 
-def group(name: str) -> Group:
-    """The auto scaling group of this name, as it is now. Raises `Refused`."""
-    with refusals(f"the group {name}"):
-        client = boto3.client("autoscaling", config=PATIENCE)
-        found = client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
-    if not found:
-        return Group(None, frozenset())
-    live = (item for item in found[0]["Instances"] if not item["LifecycleState"].startswith("Terminat"))
-    stopped = any(process["ProcessName"] == LAUNCH for process in found[0].get("SuspendedProcesses", ()))
-    return Group(found[0]["CreatedTime"].timestamp(), frozenset(item["InstanceId"] for item in live), stopped)
+    def signed_in(self) -> bool:
+        """See `Account.signed_in`. Raises `Refused` for a profile that isn't there."""
+        with refusals("AWS credentials"):
+            return boto3.Session().get_credentials() is not None
 
+    def environment(self) -> dict[str, str]:
+        """See `Account.environment`: the provider looks where boto3 does."""
+        return {}
 
-def alarms(prefix: str) -> list[str]:
-    """Names of the alarms that are on, of those whose names start so. Raises `Refused`."""
-    with refusals(f"the alarm {prefix}"):
-        pages = boto3.client("cloudwatch", config=PATIENCE).get_paginator("describe_alarms")
-        found = (alarm for page in pages.paginate(AlarmNamePrefix=prefix) for alarm in page["MetricAlarms"])
-        return [alarm["AlarmName"] for alarm in found if alarm["StateValue"] == "ALARM"]
+    def caller(self) -> str:
+        """See `Account.caller`."""
+        with refusals("who you are"):
+            return str(self._client("sts").get_caller_identity()["Arn"])
 
+    def group(self, name: str) -> Group:
+        """See `Account.group`."""
+        with refusals(f"the group {name}"):
+            found = self._client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+        if not found["AutoScalingGroups"]:
+            return Group(None, frozenset())
+        told = found["AutoScalingGroups"][0]
+        live = (item for item in told["Instances"] if not item["LifecycleState"].startswith("Terminat"))
+        stopped = any(process["ProcessName"] == LAUNCH for process in told.get("SuspendedProcesses", ()))
+        return Group(told["CreatedTime"].timestamp(), frozenset(item["InstanceId"] for item in live), stopped)
 
-def resume(name: str, nodes: int) -> None:
-    """Let the group of this name launch again: `nodes`, unless it wants some already. Raises `Refused`."""
-    with refusals(f"launches of the group {name}"):
-        client = boto3.client("autoscaling", config=PATIENCE)
-        client.resume_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH])
-        found = client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
-        if found and not found[0]["DesiredCapacity"]:
-            client.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=nodes)
+    def alarms(self, prefix: str) -> list[str]:
+        """See `Account.alarms`."""
+        with refusals(f"the alarm {prefix}"):
+            pages = self._client("cloudwatch").get_paginator("describe_alarms")
+            found = (alarm for page in pages.paginate(AlarmNamePrefix=prefix) for alarm in page["MetricAlarms"])
+            return [str(alarm["AlarmName"]) for alarm in found if alarm["StateValue"] == "ALARM"]
 
+    def resume(self, name: str, nodes: int) -> None:
+        """See `Account.resume`."""
+        with refusals(f"launches of the group {name}"):
+            client = self._client("autoscaling")
+            client.resume_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH])
+            found = client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+            if found and not found[0]["DesiredCapacity"]:
+                client.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=nodes)
 
-def caller() -> str:
-    """ARN of the user or the role's session whose credentials these are. Raises `Refused`."""
-    with refusals("who you are"):
-        return str(boto3.client("sts", config=PATIENCE).get_caller_identity()["Arn"])
+    def end_instances(self, name: str, instances: frozenset[str]) -> None:
+        """See `Account.end_instances`."""
+        with refusals(f"the end of instances of the group {name}"):
+            client = self._client("autoscaling")
+            for instance in sorted(instances):
+                client.terminate_instance_in_auto_scaling_group(
+                    InstanceId=instance, ShouldDecrementDesiredCapacity=False
+                )
 
+    def send(self, url: str, body: str) -> None:
+        """See `Account.send`."""
+        with refusals("the queue"):
+            self._client("sqs").send_message(QueueUrl=url, MessageBody=body)
 
-def end_instances(group: Group) -> int:
-    """End every instance of the group, which replaces them; how many there were. Raises `Refused`."""
-    with refusals("the end of the group's instances"):
-        client = boto3.client("autoscaling", config=PATIENCE)
-        for instance in sorted(group.instances):
-            client.terminate_instance_in_auto_scaling_group(InstanceId=instance, ShouldDecrementDesiredCapacity=False)
-    return len(group.instances)
-
-
-def send(url: str, body: str) -> None:
-    """Put a message into the queue at this URL. Raises `Refused`."""
-    with refusals("the queue"):
-        boto3.client("sqs", config=PATIENCE).send_message(QueueUrl=url, MessageBody=body)
+    def store(self, bucket: str, prefix: str = "") -> Store:
+        """See `Account.store`."""
+        with refusals(f"the bucket {bucket}"):
+            return open_store(f"s3://{bucket}/{prefix}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from cli.errors import Refused
 from components.catalog import PURCHASES, InstanceType, Price, clouds, instance_types, price, price_table
+from components.clouds import CLOUDS
 from components.findings import nearest
 
 
@@ -22,7 +23,7 @@ class Filter:
     cloud: str = "aws"
     region: str = ""
     gpu: bool = False
-    efa: bool = False
+    fabric: bool = False
     min_gpus: int = 0
     min_gpu_memory: float = 0
     min_memory: float = 0
@@ -31,9 +32,9 @@ class Filter:
     def takes(self, kind: InstanceType) -> bool:
         """Whether the type is listed."""
         return (
-            (not self.region or self.region in kind.regions)
+            (not self.region or not kind.regions or self.region in kind.regions)
             and (kind.gpus > 0 or not (self.gpu or self.min_gpus or self.min_gpu_memory))
-            and (kind.fabric_interfaces > 0 or not self.efa)
+            and (kind.fabric_interfaces > 0 or not self.fabric)
             and kind.gpus >= self.min_gpus
             and (kind.accelerator_memory_gib >= self.min_gpu_memory)
             and kind.memory_gib >= self.min_memory
@@ -69,7 +70,7 @@ def select(wanted: Filter, sort: str | None = None) -> Listed:
     if wanted.cloud not in clouds():
         raise Refused(f"--cloud: there is no catalog of '{wanted.cloud}'. {nearest(wanted.cloud, clouds())}")
     kinds = instance_types(wanted.cloud).values()
-    regions = {region for kind in kinds for region in kind.regions}
+    regions = {region for kind in kinds for region in kind.regions} | CLOUDS[wanted.cloud].regions
     if wanted.region and wanted.region not in regions:
         raise Refused(f"--region: no type is offered in '{wanted.region}'. {nearest(wanted.region, regions)}")
     found: Listed = [(kind, wanted.price(kind)) for kind in kinds if wanted.takes(kind)]
@@ -95,7 +96,7 @@ def show(listed: Listed, wanted: Filter) -> Group:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("type", no_wrap=True)
     table.add_column("accelerators")  # the one that gives way where columns are few
-    for name in ("vCPUs", "GiB", "Gbit/s", "EFA", "TB", "USD/h"):
+    for name in ("vCPUs", "GiB", "Gbit/s", CLOUDS[wanted.cloud].fabric_title, "TB", "USD/h"):
         table.add_column(name, justify="right", no_wrap=True)
     for kind, found in listed:
         table.add_row(
@@ -104,21 +105,34 @@ def show(listed: Listed, wanted: Filter) -> Group:
             str(kind.vcpus),
             f"{kind.memory_gib:,.0f}",
             f"{kind.network_gbps:,g}",
-            str(kind.fabric_interfaces or ""),
-            f"{kind.nvme_gb / 1000:.1f}" if kind.nvme_gb else "",
+            f"{kind.fabric_interfaces or ''}{_doubt(kind, 'fabric_interfaces')}",
+            f"{kind.nvme_gb / 1000:.1f}{_doubt(kind, 'nvme_gb')}" if kind.nvme_gb else "",
             _usd(found.low) if found else "?",
         )
     where = f"in {wanted.region}" if wanted.region else "in the cheapest region known"
+    doubted = any(kind.unverified for kind, _ in listed)
+    sold = any({"regions", "usage_classes"} & set(kind.unverified) for kind, _ in listed)
     low = ", in its cheapest zone" if wanted.purchase == "spot" else ""
     dates = sorted({found.date for _, found in listed if found})
     dated = f"; prices as of: {', '.join(dates)}" if dates else ""
     note = f"GiB: memory. TB: local NVMe. USD/h: {wanted.purchase} {where}{low}; ?: no price with a source{dated}."
+    if doubted:
+        note += " Elsewhere, ?: no primary source."
+    if sold:
+        note += (
+            f" None states which regions offer these types{' or sell them so' if wanted.purchase == 'spot' else ''}."
+        )
     return Group(table, Text(""), Text(note, style="dim"))
 
 
 def _accelerators(kind: InstanceType) -> str:
     memory = f"{kind.accelerator_memory_gib:.3g} GiB"
     return f"{kind.accelerators} x {memory} {kind.accelerator}" if kind.accelerators else ""
+
+
+def _doubt(kind: InstanceType, fact: str) -> str:
+    """A mark on what no primary source states."""
+    return "?" if fact in kind.unverified else ""
 
 
 def _usd(value: float) -> str:

@@ -17,7 +17,7 @@ from components.spec import NAME
 from trainer import layout
 from trainer.pack import PackError
 from trainer.pack import pack as pack_text
-from trainer.store import Missing, Store, open_store
+from trainer.store import Missing, Store
 
 STANDARD_LIBRARY = "python-stdlib"
 """The dataset that needs no download: the sources of Python's standard library."""
@@ -56,29 +56,30 @@ def upload(folder: Path, bucket: Store, console: Console, *, replace: bool = Fal
 
     One that is there already stays, unless `replace`: a job may be reading it. Raises `Refused` where it is another.
     """
-    store = open_store(bucket.url(layout.dataset_prefix(folder.name)))
-    present = _index(store)
+    prefix = layout.dataset_prefix(folder.name)
+    index, where = f"{prefix}/{INDEX}", bucket.url(prefix)
+    present = _content(bucket, index)
     if present == (folder / INDEX).read_bytes():
-        console.print(Text(f"dataset {folder.name}: there already, the same, at {store.url()}"), soft_wrap=True)
+        console.print(Text(f"dataset {folder.name}: there already, the same, at {where}"), soft_wrap=True)
         return
     if present is not None:
         if not replace:
             raise Refused(
-                f"dataset {folder.name}: the bucket has another of that name, at {store.url()}, which a job may be "
+                f"dataset {folder.name}: the bucket has another of that name, at {where}, which a job may be "
                 "reading. Give this one a --name of its own, or put it in the other's place by --replace"
             )
-        store.delete(INDEX)
+        bucket.delete(index)
     shards = sorted(folder.glob("shard-*.bin"))
     with ThreadPoolExecutor(UPLOADS) as pool:
-        list(pool.map(lambda shard: store.upload(shard, shard.name), shards))
-    store.upload(folder / INDEX, INDEX)
+        list(pool.map(lambda shard: bucket.upload(shard, f"{prefix}/{shard.name}"), shards))
+    bucket.upload(folder / INDEX, index)
     size = sum(shard.stat().st_size for shard in shards)
-    told = f"dataset {folder.name}: {size / 1e6:,.1f} MB in {counted(len(shards), 'shard')} at {store.url()}"
+    told = f"dataset {folder.name}: {size / 1e6:,.1f} MB in {counted(len(shards), 'shard')} at {where}"
     console.print(Text(told), soft_wrap=True)
 
 
-def _index(store: Store) -> bytes | None:
+def _content(bucket: Store, key: str) -> bytes | None:
     try:
-        return store.get(INDEX)
+        return bucket.get(key)
     except Missing:
         return None

@@ -16,6 +16,7 @@ from cli.errors import Interrupted, Refused
 from cli.history import History
 from cli.words import counted
 from cli.workspace import LOCAL, Workspace
+from components.clouds import CLOUDS
 from components.plan import Plan
 from emulator import cloud
 from trainer import layout
@@ -75,7 +76,10 @@ def watch(stack: str, console: Console, run: str = "") -> int:
 
 
 def down(stack: str, console: Console, *, sure: bool = False) -> None:
-    """Destroy the cluster; for a local stack, end the embedded cloud too, whatever became of it but Ctrl-C."""
+    """Destroy the cluster; for a local stack, end the embedded cloud too, whatever became of it but Ctrl-C.
+
+    One that another stack is up on goes on.
+    """
     workspace = Workspace(stack)
     if not workspace.local:
         workspace.pulumi("destroy", *_consent(workspace, sure))
@@ -100,8 +104,8 @@ def _offline(workspace: Workspace, live: bool | None) -> str:
     """Why the stack is to be previewed without an account; empty where it isn't. Raises `Refused`."""
     if live is not None or workspace.local:
         return "as --offline asks" if live is False else ""
-    workspace.cloud_environment()  # a shell of the embedded cloud is refused, whatever credentials it has
-    return "" if previewing.signed_in() else "there are no AWS credentials here"
+    signed_in = workspace.account.signed_in()  # or a shell of the embedded cloud is refused, whatever it has
+    return "" if signed_in else f"there are no {CLOUDS[workspace.cloud].title} credentials here"
 
 
 def _reviewed(workspace: Workspace, console: Console) -> Plan:
@@ -194,5 +198,8 @@ def _left(workspace: Workspace) -> str:
 
 
 def _end_cloud(workspace: Workspace, console: Console) -> None:
+    if beside := workspace.beside:
+        console.print(f"The embedded cloud goes on, as another stack is up on it: {', '.join(beside)}.")
+        return
     cloud.stop(workspace.home)
     console.print("The embedded cloud has ended; nothing of it runs any more.")

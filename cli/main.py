@@ -76,7 +76,7 @@ def preview(
         bool | None,
         typer.Option(
             "--live/--offline",
-            help="Compare with the account, or plan without one against stand-ins. By default, live where AWS "
+            help="Compare with the account, or plan without one against stand-ins. By default, live where the cloud's "
             "credentials are found.",
             show_default=False,
         ),
@@ -290,7 +290,9 @@ def catalog(
         str, typer.Option(help="Only types that this region offers, with its prices.", metavar="NAME")
     ] = "",
     gpu: Annotated[bool, typer.Option("--gpu", help="Only types with NVIDIA GPUs.")] = False,
-    efa: Annotated[bool, typer.Option("--efa", help="Only types with EFA.")] = False,
+    fabric: Annotated[
+        bool, typer.Option("--fabric", "--efa", help="Only types with the cloud's fast network: EFA, or eRDMA.")
+    ] = False,
     min_gpus: Annotated[int, typer.Option(help="Only types with that many GPUs.", min=0)] = 0,
     min_gpu_memory: Annotated[float, typer.Option(help="Only types whose GPUs have that much, GiB.", min=0)] = 0,
     min_memory: Annotated[float, typer.Option(help="Only types with that much memory, GiB.", min=0)] = 0,
@@ -306,7 +308,7 @@ def catalog(
     """List the instance types that a stack may name, and what they cost."""
     from cli import catalog as listing  # noqa: PLC0415
 
-    wanted = listing.Filter(cloud, region, gpu, efa, min_gpus, min_gpu_memory, min_memory, purchase)
+    wanted = listing.Filter(cloud, region, gpu, fabric, min_gpus, min_gpu_memory, min_memory, purchase)
     listed = listing.select(wanted, sort)
     if as_json:
         print(json.dumps(listing.as_json(listed, wanted), indent=2))
@@ -448,11 +450,11 @@ def verify_erasure(
 ) -> None:
     """Check a certificate of an erasure, and say what that proves."""
     from cli.erasure import certificate  # noqa: PLC0415
-    from cli.erasure.aws import asked_for  # noqa: PLC0415
+    from cli.erasure.clouds import asked_for  # noqa: PLC0415
     from cli.workspace import Workspace  # noqa: PLC0415
 
     if stack:
-        Workspace(stack).bucket()  # leads boto3 to its cloud
+        _ = Workspace(stack).account  # leads clients to its cloud
     certificate.verify(file, console, None if offline else asked_for, subject=subject, listing=listing)
 
 
@@ -469,9 +471,9 @@ def main() -> None:
     except (NoPulumiCLI, CloudError) as error:
         _end(str(error))
     except StoreError as error:
-        from cli.aws import advice  # noqa: PLC0415
+        from cli.account import advice  # noqa: PLC0415
 
-        _end(". ".join(filter(None, [str(error), advice(error.__cause__)])))
+        _end(". ".join(filter(None, [str(error), advice(error)])))
     except Interrupted as interrupted:
         errors.print(Text(str(interrupted)), soft_wrap=True)
         sys.exit(130)

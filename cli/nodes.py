@@ -15,6 +15,9 @@ from trainer.node.peers import DONE, DRAINED, DRAINING, FAILED, QUARANTINED, Car
 BOOT_STEPS = tuple(STEP_FAILED)
 """The names of a boot's steps, in order."""
 
+NOT_ALL = {"harden"}
+"""Steps that only nodes of some clusters take."""
+
 
 HOUR_S = 3600
 NO_CHANCE = 3
@@ -126,8 +129,9 @@ def _working(history: History, card: Card, place: str) -> tuple[str, Tone]:
 
 
 def _next_step(boot: Boot | None) -> str:
-    done = len(boot.steps) if boot else 0
-    return BOOT_STEPS[min(done, len(BOOT_STEPS) - 1)]
+    last = boot.steps[-1]["step"] if boot and boot.steps else ""
+    left = BOOT_STEPS[BOOT_STEPS.index(last) + 1 :] if last in BOOT_STEPS else BOOT_STEPS
+    return next((step for step in left if step not in NOT_ALL), BOOT_STEPS[-1])
 
 
 def _place(generation: Generation | None, card: Card) -> str | None:

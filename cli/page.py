@@ -12,7 +12,7 @@ from cli.charts import NARROW, WIDE, loss_chart, throughput_chart, timeline, tim
 from cli.figures import Figures, figures
 from cli.history import History
 from cli.moments import why
-from cli.nodes import BOOT_STEPS, nodes
+from cli.nodes import BOOT_STEPS, NOT_ALL, nodes
 from cli.report import Facts
 from cli.words import counted, duration, loss, plain, size, stamp
 
@@ -129,6 +129,8 @@ def _generations(history: History, began: float) -> str:
 
 
 def _nodes(history: History) -> str:
+    taken = {step["step"] for boot in history.boots.values() for step in boot.steps}
+    steps = [step for step in BOOT_STEPS if step in taken or step not in NOT_ALL]
     rows = []
     for node in nodes(history)[:MOST_LINES]:
         boot = history.boots.get(node.node)
@@ -137,10 +139,10 @@ def _nodes(history: History) -> str:
             f'<span class="id">{escape(node.node)}</span>',
             escape(node.address),
             f'<span class="state {node.tone}">{escape(node.state)}</span>',
-            *(took.get(step, "") for step in BOOT_STEPS),
+            *(took.get(step, "") for step in steps),
             "" if node.boot_s is None else f"{node.boot_s:.1f}",
         ])  # fmt: skip
-    headings = ("Node", "Address", "State", *(f">{step}" for step in BOOT_STEPS), ">boot")
+    headings = ("Node", "Address", "State", *(f">{step}" for step in steps), ">boot")
     failures = [
         f'<p class="note bad"><span class="id">{escape(boot.node)}</span>: {escape(plain(boot.failure))}</p>'
         for boot in list(history.boots.values())[:MOST_LINES]

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import boto3
 import yaml
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
@@ -25,7 +24,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cli import aws, engine
+from cli import engine
 from cli.errors import Interrupted, Refused
 from cli.words import counted, fleet
 from cli.workspace import Workspace
@@ -34,7 +33,7 @@ from components.findings import Finding
 from components.plan import Plan
 from tools import environment, progress, pulumi_cli
 
-FOREIGN = ("AWS_", "ALICLOUD_", "ALIBABA_CLOUD_", "PULUMI_", "TRAINWRIGHT_")
+FOREIGN = ("AWS_", "ALICLOUD_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "PULUMI_", "TRAINWRIGHT_")
 """What the user's own variables begin with that lead to an account, a login or a cluster: none reaches the engine."""
 
 SEALS = ("encryptionsalt", "encryptedkey", "secretsprovider")
@@ -47,9 +46,9 @@ OURS = "pulumi"
 """The row of what exists in the state alone: stack, component, provider."""
 
 MEANING = (
-    "Stand-ins for the provider answered in AWS's place, on this machine. The whole program ran, and names and types "
-    "of all properties are such as the provider's SDK takes. What the account holds was not looked at: all counts as "
-    "new, and quotas, capacity, the image and what is named by its id are taken as given."
+    "Stand-ins for the provider answered in {cloud}'s place, on this machine. The whole program ran, and names and "
+    "types of all properties are such as the provider's SDK takes. What the account holds was not looked at: all "
+    "counts as new, and quotas, capacity, the image and what is named by its id are taken as given."
 )
 
 
@@ -59,12 +58,6 @@ class Planned:
 
     types: Counter[str]
     said: tuple[str, ...]
-
-
-def signed_in() -> bool:
-    """Whether boto3 finds AWS credentials, as for any call; none is made. Raises `Refused` for a profile that isn't."""
-    with aws.refusals("AWS credentials"):
-        return boto3.Session().get_credentials() is not None
 
 
 def offline(workspace: Workspace, console: Console, why: str) -> None:
@@ -112,7 +105,7 @@ def shown(
     warned += [said for said in planned.said if said not in warned]
     picture = Group(
         Text.assemble((f"{workspace.stack} planned offline", "bold yellow"), f": {why}"),
-        _indented(Text(MEANING, style="dim")),
+        _indented(Text(MEANING.format(cloud=plan.cloud.title), style="dim")),
         *([] if workspace.local else _to_the_account(workspace.stack)),
         Text(),
         Text(fleet(plan)),

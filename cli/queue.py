@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli import aws, datasets
+from cli import datasets
+from cli.account import Account
 from cli.errors import Refused
 from cli.retry import absolve
 from cli.words import counted, plain
@@ -60,10 +61,10 @@ def submit(stack: str, console: Console, file: Path | None, settings: Sequence[s
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     if plan.code:
         bucket.put(plan.code.key, plan.code.content, if_absent=True)
-    turn = put_in(queue, run, plan.run.job)
+    turn = put_in(queue, run, plan.run.job, workspace.account.caller())
     _record(workspace, plan, turn.by)
     console.print(Text(f"{placed(turn, queue)} Follow it with `{_watch(stack, run)}`"), soft_wrap=True)
-    signal(url, run, console)
+    signal(workspace.account, url, run, console)
 
 
 def job_of(workspace: Workspace, file: Path | None, settings: Sequence[str]) -> Any:
@@ -87,10 +88,10 @@ def job_of(workspace: Workspace, file: Path | None, settings: Sequence[str]) -> 
     return job
 
 
-def put_in(queue: Queue, run: str, job: Any) -> Turn:
+def put_in(queue: Queue, run: str, job: Any, by: str) -> Turn:
     """Put a run at the queue's end. Raises `Refused` where it is there already."""
     try:
-        turn = queue.add(run, job, aws.caller())
+        turn = queue.add(run, job, by)
     except Crowded as error:
         raise Refused(f"{error}; try again") from None
     if turn is None:
@@ -106,10 +107,10 @@ def placed(turn: Turn, queue: Queue) -> str:
     return f"Run {turn.run} is number {turn.number} of the queue, {told}."
 
 
-def signal(url: str, run: str, console: Console) -> None:
+def signal(account: Account, url: str, run: str, console: Console) -> None:
     """Have the cluster's alarm see that a run waits. That it can't be said costs nothing while there are nodes."""
     try:
-        aws.send(url, run)
+        account.send(url, run)
     except Refused as refused:
         told = f"warning: the run is in the queue, but a fleet at zero isn't told of it: {refused}"
         console.print(Text(told, style="yellow"), soft_wrap=True)
@@ -173,7 +174,8 @@ def remove(stack: str, console: Console, run: str, *, sure: bool = False) -> Non
         raise Refused(f"there is no run '{run}' in the queue. {nearest(run, known)}")
     if entry.state == "trains" and not sure:
         raise Refused(f"run {run} trains now: `trainwright queue remove {run} --stack {stack} --yes` ends it")
-    outcome = Outcome(succeeded=False, reason=f"taken out of the queue by {aws.caller()}", ended=time.time())
+    reason = f"taken out of the queue by {workspace.account.caller()}"
+    outcome = Outcome(succeeded=False, reason=reason, ended=time.time())
     content = json.dumps(asdict(outcome)).encode()
     if entry.outcome or not workspace.run(run)[1].put(layout.OUTCOME, content, if_absent=True):
         raise Refused(f"run {run} has ended already")
@@ -196,12 +198,12 @@ def again(stack: str, console: Console, run: str) -> None:
         raise Refused(f"run {run} {'is done' if outcome else 'has not ended'}; there is nothing to try again")
     store = workspace.run(run)[1]
     ended = absolve(run, store)
-    page = json.dumps({"by": aws.caller(), "ended": ended}).encode()
-    store.put(layout.audit_retry(ended), page, if_absent=True)
-    turn = put_in(queue, run, submitted[run].turn.job)
+    by = workspace.account.caller()
+    store.put(layout.audit_retry(ended), json.dumps({"by": by, "ended": ended}).encode(), if_absent=True)
+    turn = put_in(queue, run, submitted[run].turn.job, by)
     store.delete(layout.OUTCOME)
     console.print(Text(f"{placed(turn, queue)} Follow it with `{_watch(stack, run)}`"), soft_wrap=True)
-    signal(url, run, console)
+    signal(workspace.account, url, run, console)
 
 
 def _url(workspace: Workspace) -> str:

@@ -7,7 +7,7 @@ import json
 from rich.console import Console
 from rich.text import Text
 
-from cli import aws
+from cli.account import Account
 from cli.errors import Refused
 from cli.words import counted, plain
 from cli.workspace import Workspace
@@ -24,10 +24,10 @@ def retry(stack: str, console: Console) -> None:
     For that, its operators need not see the bucket, which their role doesn't.
     """
     workspace = Workspace(stack)
-    group = workspace.group()  # first: it says which cloud is asked
-    who = aws.caller()
+    account, group = workspace.account, workspace.group()
+    who = account.caller()
     if group.stopped:
-        _over(stack)
+        _over(stack, account)
     told = []
     try:
         run, store = workspace.run(workspace.own)
@@ -41,10 +41,11 @@ def retry(stack: str, console: Console) -> None:
         ended_at = pardon(run, store)
         page = json.dumps({"by": who, "ended": ended_at}).encode()
         store.put(layout.audit_retry(ended_at), page, if_absent=True)
-        ended = aws.end_instances(group)
-        told.append(f"Run {run} goes on: its failure is put aside, and {counted(ended, 'node')} will be replaced")
+        account.end_instances(str(workspace.outputs["group"]), group.instances)
+        replaced = counted(len(group.instances), "node")
+        told.append(f"Run {run} goes on: its failure is put aside, and {replaced} will be replaced")
     if group.stopped:
-        aws.resume(str(workspace.outputs["group"]), workspace.plan()[0].fleet.desired)
+        account.resume(str(workspace.outputs["group"]), workspace.plan()[0].fleet.desired)
         told.append("The fleet launches nodes again")
     told.append(f"Follow it with `trainwright watch --stack {stack}`")
     console.print(Text(". ".join(told)), soft_wrap=True)
@@ -55,9 +56,9 @@ def _failed(store: Store) -> bool:
     return store.exists(layout.OUTCOME) and not Outcome(**json.loads(store.get(layout.OUTCOME))).succeeded
 
 
-def _over(stack: str) -> None:
+def _over(stack: str, account: Account) -> None:
     """Raises `Refused` while the fleet's breaker is on, which would stop it anew within a minute."""
-    if on := aws.alarms(f"{breaker_name(stack)}-"):
+    if on := account.alarms(f"{breaker_name(stack)}-"):
         raise Refused(
             f"the fleet was stopped because too many of its nodes failed to boot, and would be again: alarm {on[0]} is "
             "on for an hour after they did. Mend what `trainwright status` shows, and try again once the alarm is over"

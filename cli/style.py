@@ -4,11 +4,13 @@ CSS = """
 :root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1b1d21; --soft: #626873; --rule: #e3e3dd;
   --band: #f3f3ee; --line: #1d5fc4; --raw: #8db1e8; --good: #14723f; --bad: #b8321f; --busy: #1d5fc4;
   --change: #7a5c00; --inside: #ffffff;
-  --boot0: #d5d0e3; --boot1: #c0b8d6; --boot2: #aba0c9; --boot3: #9688bb; --boot4: #8170ad; --boot5: #6c589e; }
+  --boot0: #d5d0e3; --boot1: #c0b8d6; --boot2: #aba0c9; --boot3: #9688bb; --boot4: #8170ad; --boot5: #6c589e;
+  --boot6: #584581; }
 @media screen and (prefers-color-scheme: dark) { :root { --ground: #15171b; --ink: #e7e8ea; --soft: #9aa1ad;
   --rule: #2b2f37; --band: #1c1f25; --line: #74a9ff; --raw: #44669f; --good: #56c98b; --bad: #ff8371;
   --busy: #74a9ff; --change: #e0b64a; --inside: #10131a;
-  --boot0: #3a3550; --boot1: #4a4366; --boot2: #5b527b; --boot3: #6c6191; --boot4: #8074a6; --boot5: #968bba; } }
+  --boot0: #3a3550; --boot1: #4a4366; --boot2: #5b527b; --boot3: #6c6191; --boot4: #8074a6; --boot5: #968bba;
+  --boot6: #aca3cf; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", sans-serif; }
@@ -55,6 +57,7 @@ line.fault { stroke: var(--bad); stroke-dasharray: 3 3; } line.change { stroke: 
 .training { fill: var(--line); } svg .inside { fill: var(--inside); font-weight: 600; }
 .boot0 { fill: var(--boot0); } .boot1 { fill: var(--boot1); } .boot2 { fill: var(--boot2); }
 .boot3 { fill: var(--boot3); } .boot4 { fill: var(--boot4); } .boot5 { fill: var(--boot5); }
+.boot6 { fill: var(--boot6); }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; margin: 8px 0 0; padding: 0; list-style: none;
   color: var(--soft); font-size: 14px; }
 .legend svg { display: inline-block; width: 14px; height: 12px; margin-right: 6px; vertical-align: -1px; }

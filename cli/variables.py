@@ -1,6 +1,7 @@
 """Which environment variables lead clients to the embedded cloud, and which of the user's own would lead them past it.
 
 boto3's order of sources: docs/source/guide/configuration.rst and botocore/configprovider.py, checked by the tests.
+Alibaba Cloud's: `credentials.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,22 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-NO_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": ""}
+from emulator import places
+from trainer import alicloud
+
+NO_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "local",
+    "AWS_SECRET_ACCESS_KEY": "local",
+    "AWS_SESSION_TOKEN": "",
+    **dict(zip(alicloud.KEYS, ("local", "local", ""), strict=True)),
+}
 """The embedded cloud takes anyone; a user's own credentials are never sent to it."""
 
-PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "ALIBABA_CLOUD_PROFILE", "ALIBABA_CLOUD_CREDENTIALS_FILE")
+OTHERS = ("AWS_ENDPOINT_URL_", "ALICLOUD_", "ALIBABACLOUD_")
+"""What names of others begin with that come before those which lead: of single services, and older ones."""
+
+ENDPOINTS = ("AWS_ENDPOINT_URL", alicloud.ENDPOINT)
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -23,17 +36,18 @@ def leading(endpoint: str, given: Mapping[str, str]) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
+        alicloud.ENDPOINT: f"{endpoint}{places.PATH}",
         **NO_CREDENTIALS,
         **{name: _with_loopback(given.get(name) or unproxied) for name in ("NO_PROXY", "no_proxy")},
     }
 
 
 def misleading(given: Mapping[str, str]) -> list[str]:
-    """Those of the given that must go: endpoints of single services, and profiles.
+    """Those of the given that must go: endpoints of single services, credentials that come first, and profiles.
 
     They can't be made empty instead: boto3 takes an empty profile for the name of one.
     """
-    return sorted(name for name in given if name in PROFILES or name.startswith("AWS_ENDPOINT_URL_"))
+    return sorted(name for name in given if name in PROFILES or name.startswith(OTHERS))
 
 
 def embedded_sign(given: Mapping[str, str]) -> str | None:
@@ -42,7 +56,7 @@ def embedded_sign(given: Mapping[str, str]) -> str | None:
         home = Path(given["PULUMI_HOME"]).parent
         if given.get("TRAINWRIGHT_HOME") == str(home) or given.get("PULUMI_BACKEND_URL") == f"file://{home}/state":
             return "PULUMI_HOME"
-    return "AWS_ENDPOINT_URL" if _is_loopback(given.get("AWS_ENDPOINT_URL", "")) else None
+    return next((name for name in ENDPOINTS if _is_loopback(given.get(name, ""))), None)
 
 
 def _with_loopback(names: str) -> str:

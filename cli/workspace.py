@@ -15,16 +15,17 @@ import yaml
 from cli import engine, variables
 from cli.errors import Interrupted, Refused
 from components.checks import judge
+from components.clouds import CLOUDS
 from components.findings import Finding, Invalid, nearest
 from components.plan import Plan
 from emulator import cloud
 from tools import environment, progress, pulumi_cli
 from trainer import layout
 from trainer.node.queue import Queue, Turn, current, first
-from trainer.store import Store, open_store
+from trainer.store import Store
 
 if TYPE_CHECKING:
-    from cli.aws import Group
+    from cli.account import Account, Group
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NAMESPACE = "trainwright:"
@@ -53,6 +54,11 @@ class Workspace:
     def local(self) -> bool:
         """Whether the stack lives on the embedded cloud."""
         return self.stack.startswith(LOCAL)
+
+    @property
+    def beginning(self) -> str:
+        """The command that brings a local cluster up."""
+        return "make up" if self.stack == LOCAL else f"trainwright up --stack {self.stack}"
 
     @property
     def ending(self) -> str:
@@ -86,7 +92,7 @@ class Workspace:
         with progress.on_stderr() as shown:
             cli = pulumi_cli.find(shown)
         if not self.local:
-            return {**environment.own(cli), **self.cloud_environment()}
+            return {**environment.own(cli), **self.cloud_environment(), **self.account.environment()}
         self.home.mkdir(parents=True, exist_ok=True)
         clouds = self.cloud_environment(start=True)  # before the folders: a new cloud starts with no state
         environment.prepare(self.home, cli)
@@ -112,7 +118,7 @@ class Workspace:
         except cloud.CloudError as error:
             raise Refused(str(error)) from None
         if running is None:
-            raise Refused("the embedded cloud is not running. Bring it up, with the cluster, by `make up`")
+            raise Refused(f"the embedded cloud is not running. Bring it up, with the cluster, by `{self.beginning}`")
         if anew and had_state:
             with progress.on_stderr() as shown:
                 shown.note("The embedded cloud of before has ended, with all that was in it; a new one starts empty.")
@@ -154,10 +160,16 @@ class Workspace:
         locks = (self.home / "state").glob(f".pulumi/locks/**/{self.stack}/*.json") if self.local else ()
         return [(lock, int(json.loads(lock.read_text())["pid"])) for lock in locks]
 
+    @property
+    def beside(self) -> list[str]:
+        """The other stacks that are up on the same embedded cloud."""
+        files = (self.home / "state").glob(".pulumi/stacks/*/*.json") if cloud.find(self.home) else ()
+        return sorted(file.stem for file in files if file.stem != self.stack and _is_up(file))
+
     def gone(self) -> str | None:
         """Why what the stack had is no more, where an embedded cloud has ended."""
         if self.local and cloud.find(self.home) is None:
-            return "the embedded cloud has ended, with all that was in it. `make up` starts anew"
+            return f"the embedded cloud has ended, with all that was in it. `{self.beginning}` starts anew"
         return None
 
     @cached_property
@@ -211,27 +223,33 @@ class Workspace:
         queued = {place.turn.run: place.turn.job for place in self.queue().places()}
         return queued.get(run) or plan.run.job
 
-    def group(self) -> Group:
-        """The fleet's group, as the stack's cloud tells of it now. Raises `Refused`."""
-        from cli import aws  # noqa: PLC0415  verbs that ask no cloud don't wait for boto3
+    @property
+    def cloud(self) -> str:
+        """The cloud's name, as in the stack's file. Raises `Refused` for one that there isn't."""
+        named = str(stack_values(self.file).get("cloud", next(iter(CLOUDS))))
+        if named not in CLOUDS:
+            raise Refused(f"{self.file.name}: cloud: there is no cloud '{named}'. {nearest(named, CLOUDS)}")
+        return named
 
-        self._lead()
-        return aws.group(str(self.outputs["group"]))
+    @cached_property
+    def account(self) -> Account:
+        """The account with the stack's cloud, to which clients in this process are led. Raises `Refused`."""
+        from cli.account import account  # noqa: PLC0415  verbs that ask no cloud don't wait for its clients
 
-    def open(self, bucket: str, prefix: str = "") -> Store:
-        """A prefix in a bucket of the stack's cloud and region. Raises `Refused`."""
-        from cli import aws  # noqa: PLC0415
-
-        self._lead()
-        with aws.refusals(f"the bucket {bucket}"):
-            return open_store(f"s3://{bucket}/{prefix}")
-
-    def _lead(self) -> None:
-        """Have boto3, in this process, find the stack's cloud and region."""
         os.environ.update(self.cloud_environment())
         for name in self.unset:
             del os.environ[name]
-        os.environ["AWS_DEFAULT_REGION"] = str(stack_values(self.file).get("region", ""))
+        region = str(stack_values(self.file).get("region", ""))
+        os.environ["AWS_DEFAULT_REGION"] = region
+        return account(self.cloud, region)
+
+    def group(self) -> Group:
+        """The fleet's group, as the stack's cloud tells of it now. Raises `Refused`."""
+        return self.account.group(str(self.outputs["group"]))
+
+    def open(self, bucket: str, prefix: str = "") -> Store:
+        """A prefix in a bucket of the stack's cloud and region. Raises `Refused`."""
+        return self.account.store(bucket, prefix)
 
 
 def _is_engine(pid: int) -> bool:
@@ -240,6 +258,15 @@ def _is_engine(pid: int) -> bool:
         return Path(f"/proc/{pid}/exe").readlink().name.startswith("pulumi")
     except OSError:
         return False
+
+
+def _is_up(state: Path) -> bool:
+    """Whether the engine's file of a stack's state has resources in it."""
+    try:
+        latest = json.loads(state.read_text(encoding="utf-8"))["checkpoint"]["latest"] or {}
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(latest.get("resources"))
 
 
 def stack_values(path: Path, namespace: str = NAMESPACE) -> dict[str, Any]:

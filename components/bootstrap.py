@@ -61,7 +61,14 @@ def data_config(plan: Plan, bucket: str, bundle_key: str, bundle_sha256: str) ->
 
 def _expected(plan: Plan) -> dict[str, object]:
     """What a node's boot is held to beside its GPUs, and the hook that it ends; nothing where there is none of it."""
-    expected = {plan.cloud.fabric: plan.pool.fabric_devices, "nvswitch": plan.switched, "hook": plan.hook}
+    expected = {
+        plan.cloud.fabric: plan.pool.fabric_devices,
+        "nvswitch": plan.switched,
+        "hook": plan.hook,
+        "harden": plan.hardens_itself,
+        "tdx": plan.pool.confidential == "tdx",
+        "prometheus": plan.spec.nodes.prometheus_port,
+    }
     return {name: value for name, value in expected.items() if value}
 
 

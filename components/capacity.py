@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from components.clouds import CLOUDS
 from components.findings import Finding
 from components.spec import Nodes, Spec
 
@@ -20,10 +21,31 @@ CLASSES = {
 }
 """What a type must be sold as, by `nodes.capacity` (EC2 API, `SupportedUsageClasses`)."""
 
+STRATEGIES = {
+    "aws": {
+        name: name
+        for name in (
+            "price-capacity-optimized",
+            "capacity-optimized",
+            "capacity-optimized-prioritized",
+            "lowest-price",
+        )
+    },
+    "alicloud": {"priority": "priority", "lowest-price": "lowestPrice"},
+}
+"""Each cloud's own word for a `nodes.spot_strategy`, the first for none (Auto Scaling API, `SpotAllocationStrategy`;
+ESS API, CreateScalingGroup, `SpotAllocationStrategy`)."""
+
+PROTECTED_HOURS = 1
+"""Of a spot node on Alibaba Cloud where the stack's file says nothing (ESS API, `SpotDuration`)."""
+
 
 @dataclass(frozen=True)
 class Distribution:
-    """A group's mixed instances policy. `types` are in order of preference, `share` is in percent above `base`."""
+    """A group's mixed instances policy. `types` are in order of preference, `share` is in percent above `base`.
+
+    `strategy` is in the cloud's own words.
+    """
 
     types: tuple[str, ...]
     base: int
@@ -43,10 +65,12 @@ class Capacity:
     distribution: Distribution | None = None
     reservation: str | None = None
     """Id of the reservation that nodes are launched into, or `CREATE`."""
+    spot_hours: int | None = None
+    """Hours in which a spot node isn't taken back; None where there is no spot node, or no such promise."""
 
     @property
     def interruptible(self) -> bool:
-        """AWS may take nodes back."""
+        """The cloud may take nodes back."""
         return self.market == "spot" or (self.distribution is not None and self.distribution.share < 100)
 
     @property
@@ -55,18 +79,23 @@ class Capacity:
         return self.reservation is not None
 
 
-def choose(nodes: Nodes) -> Capacity:
-    """The capacity that `nodes` ask for; what contradicts it in them is `contradictions`' to say."""
+def choose(spec: Spec) -> Capacity:
+    """The capacity that a spec's nodes ask for; what contradicts it in them is `contradictions`' to say."""
+    nodes = spec.nodes
     types = (nodes.type, *nodes.alternatives)
+    words = STRATEGIES[spec.cloud]
+    strategy = words.get(nodes.spot_strategy or "", next(iter(words.values())))
+    hours = None
+    if spec.cloud == "alicloud":
+        hours = PROTECTED_HOURS if nodes.spot_hours is None else nodes.spot_hours
     match nodes.capacity:
         case "spot" if not nodes.alternatives:
-            return Capacity(market="spot")
+            return Capacity(market="spot", spot_hours=hours)
         case "spot":
-            return Capacity(distribution=Distribution(types, 0, 0, nodes.spot_strategy))
+            return Capacity(distribution=Distribution(types, 0, 0, strategy), spot_hours=hours)
         case "mixed":
-            return Capacity(
-                distribution=Distribution(types, nodes.on_demand_base, nodes.on_demand_share, nodes.spot_strategy)
-            )
+            distribution = Distribution(types, nodes.on_demand_base, nodes.on_demand_share, strategy)
+            return Capacity(distribution=distribution, spot_hours=hours if nodes.on_demand_share < 100 else None)
         case "reserved":
             return Capacity(reservation=nodes.reservation)
         case "capacity-block":
@@ -77,18 +106,26 @@ def choose(nodes: Nodes) -> Capacity:
 
 def contradictions(spec: Spec) -> Iterator[Finding]:
     """Wishes that `nodes.capacity` leaves no place for, or that it needs and doesn't have."""
-    nodes = spec.nodes
-    yield from _reservation(nodes)
-    yield from _alternatives(nodes)
-    yield from _shares(nodes)
+    yield from _reservation(spec)
+    yield from _alternatives(spec)
+    yield from _shares(spec.nodes)
+    yield from _spot(spec)
 
 
-def _reservation(nodes: Nodes) -> Iterator[Finding]:
+def _reservation(spec: Spec) -> Iterator[Finding]:
     """Capacity blocks and reservations are used only where named (aws-parallelcluster#4061)."""
+    nodes = spec.nodes
     path, given = "nodes.reservation", nodes.reservation
-    if nodes.capacity == "reserved" and given is None:
+    if nodes.capacity == "capacity-block" and spec.cloud != "aws":
         yield Finding(
-            path, "is missing, and nodes.capacity is reserved", "Give a reservation's id, cr-…, or write create"
+            "nodes.capacity",
+            f"{CLOUDS[spec.cloud].title} sells no capacity blocks",
+            "Set it to reserved, with nodes.reservation: create or the id of a reservation in target mode",
+        )
+    elif nodes.capacity == "reserved" and given is None:
+        example = {"aws": "cr-…", "alicloud": "crp-… or eap-…"}[spec.cloud]
+        yield Finding(
+            path, "is missing, and nodes.capacity is reserved", f"Give a reservation's id, {example}, or write create"
         )
     elif nodes.capacity == "capacity-block" and given in {None, CREATE}:
         reason = "is missing" if given is None else "can't be create"
@@ -101,11 +138,13 @@ def _reservation(nodes: Nodes) -> Iterator[Finding]:
         yield Finding(
             path,
             f"is used by no node, as nodes.capacity is {nodes.capacity}",
-            "Set nodes.capacity to reserved or capacity-block, or take the reservation away",
+            f"Set nodes.capacity to reserved{' or capacity-block' if spec.cloud == 'aws' else ''}, "
+            "or take the reservation away",
         )
 
 
-def _alternatives(nodes: Nodes) -> Iterator[Finding]:
+def _alternatives(spec: Spec) -> Iterator[Finding]:
+    nodes, cloud = spec.nodes, CLOUDS[spec.cloud]
     if nodes.alternatives and nodes.capacity not in {"spot", "mixed"}:
         yield Finding(
             "nodes.alternatives",
@@ -116,6 +155,12 @@ def _alternatives(nodes: Nodes) -> Iterator[Finding]:
     for index, name in enumerate(nodes.alternatives):
         if name in {nodes.type, *nodes.alternatives[:index]}:
             yield Finding(f"nodes.alternatives.{index}", f"{name} is named twice", "Name each type once")
+    if len(nodes.alternatives) >= cloud.most_types:
+        yield Finding(
+            "nodes.alternatives",
+            f"{len(nodes.alternatives)} and nodes.type are more than the {cloud.most_types} types that a group takes",
+            f"Name {cloud.most_types - 1} at most",
+        )
 
 
 def _shares(nodes: Nodes) -> Iterator[Finding]:
@@ -134,9 +179,26 @@ def _shares(nodes: Nodes) -> Iterator[Finding]:
             f"{nodes.on_demand_base} is more than the {most} nodes that the fleet may have",
             f"Lower it to {most}, or set nodes.capacity to on-demand",
         )
-    if "spot_strategy" in nodes.model_fields_set and choose(nodes).distribution is None:
+
+
+def _spot(spec: Spec) -> Iterator[Finding]:
+    """What is said of spot nodes has one to be said of, in words that the cloud knows."""
+    nodes, capacity, words = spec.nodes, choose(spec), STRATEGIES[spec.cloud]
+    if nodes.spot_strategy and nodes.spot_strategy not in words:
+        yield Finding(
+            "nodes.spot_strategy",
+            f"{CLOUDS[spec.cloud].title} has no {nodes.spot_strategy}",
+            f"Choose {' or '.join(words)}",
+        )
+    elif nodes.spot_strategy and capacity.distribution is None:
         yield Finding(
             "nodes.spot_strategy",
             f"has nothing to choose from, as nodes.capacity is {nodes.capacity} with one type",
             "Name nodes.alternatives or take it away",
         )
+    if nodes.spot_hours is None:
+        return
+    if spec.cloud == "aws":
+        yield Finding("nodes.spot_hours", "AWS promises no hour in which a spot node isn't taken back", "Take it away")
+    elif not capacity.interruptible:
+        yield Finding("nodes.spot_hours", f"is of no node, as nodes.capacity is {nodes.capacity}", "Take it away")

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from components.alibaba_checks import alibaba_checks, audited_otherwise
 from components.capacity import contradictions
 from components.catalog import instance_types
 from components.clouds import CLOUDS
 from components.code import commanded
 from components.data_nodes import data_checks
-from components.egress import endpoints, needs, public_subnets
+from components.egress import endpoints, needs, public_subnets, ways_of_alibaba
 from components.environment import harmless, variables
 from components.findings import Finding, Invalid, Severity, errors, nearest
 from components.node_checks import NODE_CHECKS
+from components.oss import SERVICE_NETWORK
 from components.plan import Plan, decide
 from components.scaling import scaling_checks
 from components.spec import NAME, Job, Spec, parse
@@ -26,10 +28,32 @@ LONGEST_NAME = 32
 
 
 LONGEST_TRUST = 1900
-"""Characters of ARNs in a role's trust policy: of IAM's 2,048, what the rest of the policy leaves."""
+"""Characters of ARNs in a role's trust policy: of IAM's 2,048, what the rest of the policy leaves. RAM states no limit
+of its own ("Limitations"); the same holds there."""
 
-MOST_TAGS = 40
-"""AWS takes 50 on a resource; ours, and those that services add, need room."""
+RESERVED_TAGS = {"aws": "aws:", "alicloud": "aliyun|acs:|https?://"}
+"""What no key of a tag may begin with (Tagging AWS resources user guide, "Tag naming limits"; ess.ScalingGroup)."""
+
+
+VPC_OF_YOURS = {
+    "aws": (
+        "S3 gateway endpoint is in their route tables",
+        {
+            "bucket": "its DNS support is on",
+            "endpoints": "its DNS support and its DNS hostnames are on",
+            "nat": "its DNS support is on, and the route tables lead to a NAT gateway",
+        },
+    ),
+    "alicloud": (
+        "gateway endpoint of OSS is in it",
+        {
+            "bucket": f"no route of yours leads into {SERVICE_NETWORK}",
+            "endpoints": f"no route of yours leads into {SERVICE_NETWORK}",
+            "nat": f"no route of yours leads into {SERVICE_NETWORK}, and the route tables lead to a NAT gateway",
+        },
+    ),
+}
+"""What to see to in a VPC that is brought, by cloud: what may not be there yet, and what each way out needs."""
 
 
 def judge(name: str, values: Mapping[str, Any]) -> tuple[Plan, list[Finding]]:
@@ -90,15 +114,41 @@ def named(name: str) -> Iterator[Finding]:
 
 
 def tagged(spec: Spec) -> Iterator[Finding]:
-    """Tags are such as AWS takes (Tagging AWS resources user guide, "Tag naming limits"), with room for our own."""
-    if len(spec.tags) > MOST_TAGS:
-        yield Finding("tags", f"{len(spec.tags)} tags are too many", f"Keep to {MOST_TAGS}")
+    """Tags are such as the cloud takes, with room for our own (see `clouds.Cloud`)."""
+    cloud, reserved = CLOUDS[spec.cloud], RESERVED_TAGS[spec.cloud]
+    longest_key, longest_value = cloud.longest_tag
+    if len(spec.tags) > cloud.most_tags:
+        yield Finding("tags", f"{len(spec.tags)} tags are too many", f"Keep to {cloud.most_tags}")
     for key, value in spec.tags.items():
         path = f"tags.{key}"
-        if key.lower().startswith("aws:") or key.startswith("trainwright:") or key == "Name":
-            yield Finding(path, "is a key that AWS or Trainwright sets itself", "Choose another")
-        elif not re.fullmatch(r"[\w .:/=+@-]{1,128}", key) or not re.fullmatch(r"[\w .:/=+@-]{0,256}", value):
-            yield Finding(path, "has characters that no tag may have, or too many", "Use letters, digits and _.:/=+-@")
+        if re.match(reserved, key, re.IGNORECASE) or key.startswith("trainwright:") or key == "Name":
+            yield Finding(path, f"is a key that {cloud.title} or Trainwright sets itself", "Choose another")
+        elif not re.fullmatch(rf"[\w .:/=+@-]{{1,{longest_key}}}", key) or not re.fullmatch(
+            rf"[\w .:/=+@-]{{0,{longest_value}}}", value
+        ):
+            yield Finding(
+                path,
+                "has characters that no tag may have, or too many",
+                f"Use letters, digits and _.:/=+-@, {longest_key} in the key and {longest_value} in the value",
+            )
+        elif spec.cloud == "alicloud" and re.match(reserved, value, re.IGNORECASE):
+            yield Finding(path, f"'{value}' begins with what no tag of {cloud.title} may begin with", "Choose another")
+
+
+def disks(spec: Spec) -> Iterator[Finding]:
+    """Root disks are of a size that the cloud has."""
+    cloud = CLOUDS[spec.cloud]
+    least, most = cloud.disk_gb
+    given = [("nodes.disk_gb", spec.nodes.disk_gb)]
+    if spec.data_nodes:
+        given.append(("data_nodes.disk_gb", spec.data_nodes.disk_gb))
+    for path, size in given:
+        if not least <= size <= most:
+            yield Finding(
+                path,
+                f"{cloud.title} has no root disk of {size:,} GiB",
+                f"Choose {least} to {most:,}",
+            )
 
 
 def of_the_cloud(spec: Spec) -> Iterator[Finding]:
@@ -242,23 +292,31 @@ def brought(spec: Spec) -> Iterator[Finding]:
     for key, ids in given.items():
         if len(set(ids)) < len(ids):
             yield Finding(f"network.{key}", "lists one twice", "List each once")
-    way_out = {
-        "bucket": "its DNS support is on",
-        "endpoints": "its DNS support and its DNS hostnames are on",
-        "nat": "its DNS support is on, and the route tables lead to a NAT gateway",
-    }
+    endpoint, way_out = VPC_OF_YOURS[spec.cloud]
     yield Finding(
         "network.vpc",
         f"what {network.vpc} is like can't be seen from here",
         "Make sure that its subnets lie in network.zones, in that order, have room for nodes.max nodes, give out no "
-        "public addresses and are the cluster's alone, that no S3 gateway endpoint is in their route tables, and that "
-        f"{way_out[network.egress]}",
+        f"public addresses and are the cluster's alone, that no {endpoint}, and that {way_out[network.egress]}",
         Severity.WARNING,
     )
 
 
+def keys(spec: Spec) -> Iterator[Finding]:
+    """Keys have somewhere to lie: on Alibaba Cloud a KMS instance (KMS user guide, "Understanding KMS keys")."""
+    path, given = "security.kms_instance", spec.security.kms_instance
+    if spec.cloud == "alicloud" and given is None:
+        yield Finding(
+            path,
+            "is missing: keys that rotate and have a policy of their own lie in a KMS instance, which is bought",
+            "Name one of the software kind in your region, kst-…; ECS must once have been authorized to use its keys",
+        )
+    elif spec.cloud != "alicloud" and given is not None:
+        yield Finding(path, f"says nothing on {CLOUDS[spec.cloud].title}", "Take it away")
+
+
 def trusted(spec: Spec) -> Iterator[Finding]:
-    """Those who may take a role fit into its trust policy (IAM quotas: 2,048 characters)."""
+    """Those who may take a role fit into its trust policy (IAM and AWS STS quotas: 2,048 characters)."""
     for role in ("trainers", "operators", "auditors"):
         length = sum(len(principal) + len('"",') for principal in getattr(spec.security, role))
         if length > LONGEST_TRUST:
@@ -293,10 +351,13 @@ def audited(spec: Spec) -> Iterator[Finding]:
     if audit.lock == "compliance":
         yield Finding(
             "audit.lock",
-            f"nobody, AWS included, can delete the record or shorten its lock for {audit.lock_days} days",
+            f"nobody, {CLOUDS[spec.cloud].title} included, can delete the record or shorten its lock for "
+            f"{audit.lock_days} days",
             "Choose governance unless a rule asks for compliance",
             Severity.WARNING,
         )
+    if spec.cloud == "alicloud":
+        yield from audited_otherwise(spec)
     if not audit.emails:
         error = Severity.ERROR if audit.budget_usd else Severity.WARNING
         yield Finding("audit.emails", "alarms would be heard by nobody", "Name who is to be told", error)
@@ -334,11 +395,14 @@ def room_for_ways_out(plan: Plan) -> Iterator[Finding]:
 SPEC_CHECKS: tuple[Callable[[Spec], Iterator[Finding]], ...] = (
     of_the_cloud,
     tagged,
+    disks,
     commanded,
     variables,
     zones,
     sizes,
     brought,
+    ways_of_alibaba,
+    keys,
     trusted,
     audited,
     way_out,
@@ -353,6 +417,7 @@ PLAN_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     data_checks,
     harmless,
     scaling_checks,
+    alibaba_checks,
     *NODE_CHECKS,
     *TIER_CHECKS,
 )

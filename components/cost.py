@@ -159,7 +159,8 @@ def _per_hour(plan: Plan, way: str, size: int, prices: dict[str, Price | None]) 
     """What `size` nodes bought in a way cost in an hour."""
     if way == MIXED:
         return _mixed(plan, size, prices.get("on-demand"), prices.get("spot"))
-    # EC2 user guide, "Capacity Reservation pricing and billing": charged at the On-Demand rate, used or not
+    # EC2 user guide, "Capacity Reservation pricing and billing": charged at the On-Demand rate, used or not; ECS user
+    # guide, "Immediate capacity reservations": at the pay-as-you-go one
     found = prices.get("on-demand" if way == RESERVED else way)
     return Amount(found.low, found.high).times(size) if found else None
 
@@ -192,11 +193,11 @@ def _unknown(plan: Plan, missing: Iterable[str], data_price: Price | None) -> It
     if nodes.alternatives:
         yield f"nodes of {', '.join(nodes.alternatives)}, which may be bought instead, at their own prices"
     beside = f" and {plan.data.disk_gb:,} GiB a data node" if plan.data else ""
-    yield f"root disks, {nodes.disk_gb:,} GiB a node{beside}: no price of gp3 has a source"
+    yield f"root disks, {nodes.disk_gb:,} GiB a node{beside}: no price of {plan.cloud.disks} has a source"
     if warm := plan.spec.storage.warm:
         yield (
-            f"the file system, {warm.size_gib:,} GiB at {warm.throughput} MB/s for each TiB: no price of FSx for "
-            "Lustre has a source"
+            f"the file system, {warm.size_gib:,} GiB at {warm.throughput} MB/s for each TiB: no price of "
+            f"{plan.cloud.warm} has a source"
         )
     yield USE
 

@@ -17,17 +17,17 @@ def data_checks(plan: Plan) -> Iterator[Finding]:
             yield from check(plan, plan.data)
 
 
-def holding(_: Plan, data: Pool) -> Iterator[Finding]:
+def holding(plan: Plan, data: Pool) -> Iterator[Finding]:
     """The type is one for storage: accelerators would be paid for and do nothing, and a root disk is slow and small."""
-    kind = data.instance
+    kind, better = data.instance, f"Choose a type for storage, such as {plan.cloud.examples['type for storage']}"
     if kind.accelerators:
         reason = f"{kind.name} has {kind.accelerators} {kind.accelerator}, which data nodes leave idle"
-        yield Finding(TYPE, reason, "Choose a type for storage, such as i4i.32xlarge or i3en.24xlarge")
+        yield Finding(TYPE, reason, better)
     elif not kind.nvme_disks:
         yield Finding(
             TYPE,
             f"{kind.name} has no NVMe disk: the dataset will lie on the root disk, {data.disk_gb:,} GiB, at its speed",
-            "Choose a type for storage, such as i4i.32xlarge or i3en.24xlarge, or raise data_nodes.disk_gb",
+            f"{better}, or raise data_nodes.disk_gb",
             Severity.WARNING,
         )
 
@@ -60,10 +60,10 @@ def encrypted_on_the_way(plan: Plan, data: Pool) -> Iterator[Finding]:
     """
     for path, kind in ((TYPE, data.instance), *plan.types):
         if not kind.encrypts_in_transit:
+            does = "isn't known to encrypt" if "encrypts_in_transit" in kind.unverified else "doesn't encrypt"
             yield Finding(
                 path,
-                f"{kind.name} doesn't encrypt what travels between instances, "
-                "and shards travel from data nodes without TLS",
+                f"{kind.name} {does} what travels between instances, and shards travel from data nodes without TLS",
                 "Choose another type" + ("" if plan.spec.production else " where the data is confidential"),
                 Severity.ERROR if plan.spec.production else Severity.WARNING,
             )

@@ -11,6 +11,10 @@ less.
 
 Cards are counted by `MaximumEfaInterfaces`, not by `MaximumNetworkCards` (eksctl#8685). p6-b300's card 0 has no EFA, so
 both layouts are one there: ENA on card 0, EFA-only on device 0 of cards 1 to 16 (aws-parallelcluster#7143).
+
+On Alibaba Cloud there is one layout. An ERI is an elastic network interface in another traffic mode, with an address of
+its own, and the primary one may be one (ECS user guide, "ERIs"; ESS API, `NetworkInterfaceTrafficMode`): as many as the
+type takes, the first of them primary. No group can say which card one lies on; ECS places them.
 """
 
 from __future__ import annotations
@@ -42,11 +46,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Nic:
-    """A network interface: the card it is on, its index there, and what it is."""
+    """A network interface: the card it is on, its index there, and what it is. Of ECS, `card` counts interfaces."""
 
     card: int
     device: int
     kind: Kind
+
+    @property
+    def primary(self) -> bool:
+        """It is the one that the node has from its launch on; each node has one such."""
+        return (self.card, self.device) == (0, 0)
 
     @property
     def addresses(self) -> int:
@@ -57,11 +66,27 @@ class Nic:
 PLAIN = (Nic(0, 0, Kind.ENA),)
 """A node without EFA: one plain interface."""
 
+MOST_ERI = 2
+"""eRDMA interfaces that a node can be launched with: one primary, one secondary (ECS API, RunInstances,
+`NetworkInterface.N`)."""
 
-def layout(instance: InstanceType, style: Style, path: str = "nodes.type") -> tuple[Nic, ...] | Finding:
-    """The interfaces of a node that uses all the EFA it has, or why they aren't known; `path` is of that finding."""
+STANDARD = (Nic(0, 0, Kind.ENI),)
+"""A node without eRDMA: the same."""
+
+
+def plain(cloud: str) -> tuple[Nic, ...]:
+    """The one interface of a node that talks over TCP."""
+    return {"aws": PLAIN, "alicloud": STANDARD}[cloud]
+
+
+def layout(
+    instance: InstanceType, style: Style, path: str = "nodes.type", cloud: str = "aws"
+) -> tuple[Nic, ...] | Finding:
+    """The interfaces of a node that uses all its fast network, or why they aren't known; `path` is of that finding."""
     if not instance.fabric_interfaces:
-        return PLAIN
+        return plain(cloud)
+    if cloud == "alicloud":
+        return _erdma(instance, path)
     cards = range(instance.fabric_first_card, instance.fabric_first_card + instance.fabric_interfaces)
     shared = cards.start == 0
     if cards.stop > instance.network_cards or instance.interfaces_per_card < 1 + (shared and style == "guide"):
@@ -76,3 +101,22 @@ def layout(instance: InstanceType, style: Style, path: str = "nodes.type") -> tu
         device = min(1, instance.interfaces_per_card - 1)
         return Nic(0, 0, Kind.EFA), *(Nic(card, device, Kind.EFA_ONLY) for card in cards[1:])
     return *PLAIN, *(Nic(card, 0 if card else 1, Kind.EFA_ONLY) for card in cards)
+
+
+def _erdma(instance: InstanceType, path: str) -> tuple[Nic, ...] | Finding:
+    """Every ERI that the type takes; none beyond what it has interfaces for (ECS user guide, "ERIs")."""
+    if instance.fabric_interfaces > instance.max_interfaces:
+        return Finding(
+            path,
+            f"{instance.name} can't have {instance.fabric_interfaces} eRDMA interfaces, as it takes "
+            f"{instance.max_interfaces} interfaces of any kind",
+            "Correct its facts in catalog.overrides, or set nodes.fabric to tcp",
+        )
+    if instance.fabric_interfaces > MOST_ERI:
+        return Finding(
+            path,
+            f"{instance.name} takes {instance.fabric_interfaces} eRDMA interfaces, but ECS launches a node with "
+            f"{MOST_ERI} alone",
+            f"Set fabric_interfaces to {MOST_ERI} in catalog.overrides, or nodes.fabric to tcp",
+        )
+    return tuple(Nic(index, 0, Kind.ERI) for index in range(instance.fabric_interfaces))

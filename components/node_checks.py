@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from components.capacity import CLASSES, CREATE
-from components.catalog import instance_types
+from components.catalog import CONFIDENTIAL, instance_types
 from components.findings import Finding, Severity
 from components.plan import Plan, interfaces
 from components.spec import CommandJob, Job
 
-UEFI = {"nitro-tpm", "sev-snp"}
-"""What needs a type and an image that boot by UEFI (EC2 user guide, "NitroTPM", "AMD SEV-SNP")."""
+UEFI = {"nitro-tpm", "sev-snp", "tdx"}
+"""What needs a type and an image that boot by UEFI (EC2 user guide, "NitroTPM", "AMD SEV-SNP"; ECS user guide, "Build a
+TDX confidential computing environment")."""
 
 INTERFACES = "network interfaces"
 
@@ -41,6 +42,8 @@ def one_zone(plan: Plan) -> Iterator[Finding]:
 
 def sold(plan: Plan) -> Iterator[Finding]:
     """Each type can be bought in the way that the fleet is."""
+    if plan.spec.nodes.capacity == "capacity-block" and plan.spec.cloud != "aws":
+        return  # said of all its types at once
     wanted = CLASSES[plan.spec.nodes.capacity]
     for path, kind in plan.types:
         if lacking := [name for name in wanted if name not in kind.usage_classes]:
@@ -57,9 +60,9 @@ def alike(plan: Plan) -> Iterator[Finding]:
     Types of other network layouts fail to launch, which looks like a lack of capacity (aws-parallelcluster,
     `InstancesNetworkingValidator`).
     """
-    nodes, first = plan.spec.nodes, plan.instance
+    first = plan.instance
     for path, kind in plan.types[1:]:
-        nics = interfaces(nodes, kind, path)
+        nics = interfaces(plan.spec, kind, path)
         if isinstance(nics, Finding):
             yield nics
             continue
@@ -109,7 +112,9 @@ def confided(plan: Plan) -> Iterator[Finding]:
             yield Finding(
                 "nodes.confidential" if path == "nodes.type" else path,
                 f"{kind.name} has no {wanted}",
-                f"Types that have it: {', '.join(shown)}",
+                f"Types that have it: {', '.join(shown)}"
+                if shown
+                else f"No type of {plan.cloud.title} has it: choose {', '.join(sorted(CONFIDENTIAL[plan.spec.cloud]))}",
             )
         elif wanted in UEFI and "uefi" not in kind.boot_modes:
             yield Finding(path, f"{kind.name} doesn't boot by UEFI, which {wanted} needs", "Choose another type")

@@ -8,15 +8,15 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from components.capacity import Capacity, choose
 from components.catalog import InstanceType, find
 from components.clouds import CLOUDS, Cloud
 from components.code import Code, pack
-from components.fabric import PLAIN, Nic, layout
+from components.fabric import Nic, layout, plain
 from components.findings import Finding, Invalid
-from components.spec import CommandJob, Nodes, Spec
+from components.spec import CommandJob, Spec
 
 DRAIN_S = 120
 """Seconds that a node which is to go gets first: what a spot node gets, and more than the agent's own grace.
@@ -27,7 +27,7 @@ Auto Scaling takes 30 to 7,200 (Auto Scaling API, PutLifecycleHook); no heartbea
 HOOK = "drain"
 """Name of the hook, within the group, that a node which is to go waits in until it says that it is done."""
 
-SWITCHED = frozenset({"A100", "H100", "H200", "B200", "B300"})
+SWITCHED = frozenset({"A100", "A800", "H100", "H200", "B200", "B300"})
 """GPUs that meet over NVSwitch where there are several, and then need NVIDIA's fabric manager (its user guide)."""
 
 REBALANCING = 0.1
@@ -90,6 +90,29 @@ class Pool:
     def fast(self) -> bool:
         """These nodes talk over EFA or eRDMA."""
         return self.fabric_devices > 0
+
+    @property
+    def source(self) -> Literal["template", "configuration"]:
+        """What their group is declared from: a launch template, or a scaling configuration of ESS.
+
+        Of the two, a configuration alone has private pools, and takes eRDMA interfaces and TDX once it is there (ESS
+        API, ModifyScalingConfiguration). A template can be declared whole (pulumi_alicloud 4.0.0).
+        """
+        needs_configuration = self.fast or self.capacity.reservation or self.confidential == "tdx"
+        return "configuration" if self.cloud.fabric == "erdma" and needs_configuration else "template"
+
+    @property
+    def refreshable(self) -> bool:
+        """Nodes can be replaced by what their group is declared from now.
+
+        ESS refreshes groups of the priority policy alone, which those that mix aren't (ESS API, StartInstanceRefresh).
+        """
+        return self.cloud.fabric != "erdma" or self.capacity.distribution is None
+
+    @property
+    def refreshes(self) -> bool:
+        """Nodes are to be replaced by what their group is declared from now, and can be."""
+        return self.refresh and self.refreshable
 
 
 @dataclass(frozen=True)
@@ -155,13 +178,22 @@ class Plan:
         return self.pool.fast
 
     @property
+    def hardens_itself(self) -> bool:
+        """Nodes that train see at boot that their metadata takes tokens alone, and have ECS see to it where it doesn't.
+
+        Only where that isn't declared with their group but added to it (`Pool.source`), and where they reach ECS.
+        """
+        return self.pool.source == "configuration" and self.spec.network.egress != "bucket"
+
+    @property
     def placed(self) -> bool:
         """Nodes share a cluster placement group: with EFA, where all types may, and never in a capacity block.
 
-        A block places its nodes itself, and EC2 refuses a group beside it (aws-parallelcluster#6311).
+        A block places its nodes itself, and EC2 refuses a group beside it (aws-parallelcluster#6311). With eRDMA
+        none is asked for, as it works anywhere in a zone.
         """
         together = all(kind.cluster_placement for _, kind in self.types)
-        return self.fast and together and self.capacity.market != "capacity-block"
+        return self.pool.fabric == "efa" and together and self.capacity.market != "capacity-block"
 
     @property
     def drain_s(self) -> int:
@@ -175,13 +207,20 @@ class Plan:
 
     @property
     def switched(self) -> bool:
-        """Any node's GPUs are joined by NVSwitch, of whichever type it is."""
-        return all(kind.gpus > 1 and kind.accelerator in SWITCHED for _, kind in self.types)
+        """Any node's GPUs are joined by NVSwitch, of whichever type it is.
+
+        On Alibaba Cloud that is said of bare metal alone: no document says who runs the switches of a virtual node.
+        """
+        return all(
+            kind.gpus > 1 and kind.accelerator in SWITCHED and (self.spec.cloud == "aws" or kind.bare_metal)
+            for _, kind in self.types
+        )
 
     @property
     def most_nodes(self) -> int:
-        """Nodes that may run at one time."""
-        extra = math.ceil(self.fleet.max * REBALANCING) if self.capacity.interruptible else 0
+        """Nodes that may run at one time: on AWS more than the group's, while spot nodes are replaced ahead."""
+        ahead = self.capacity.interruptible and self.spec.cloud == "aws"
+        extra = math.ceil(self.fleet.max * REBALANCING) if ahead else 0
         return self.fleet.max + extra
 
     @property
@@ -195,7 +234,7 @@ def decide(name: str, spec: Spec) -> Plan:
     nodes = spec.nodes
     instance = _find(spec, nodes.type, "nodes.type")
     others = [_find(spec, kind, f"nodes.alternatives.{index}") for index, kind in enumerate(nodes.alternatives)]
-    nics = PLAIN if isinstance(instance, Finding) else interfaces(nodes, instance, "nodes.type")
+    nics = plain(spec.cloud) if isinstance(instance, Finding) else interfaces(spec, instance, "nodes.type")
     subnets = split(spec.network.cidr, spec.network.zones, CLOUDS[spec.cloud])
     data = _data(spec)
     code = pack(spec.job.code) if isinstance(spec.job, CommandJob) and spec.job.code else None
@@ -217,7 +256,7 @@ def decide(name: str, spec: Spec) -> Plan:
         instance=instance,
         alternatives=alternatives,
         nics=nics,
-        capacity=choose(nodes),
+        capacity=choose(spec),
         workers=max(1, instance.gpus),
         subnets=subnets,
         fleet=Fleet(nodes.min, nodes.desired, nodes.max or nodes.desired),
@@ -238,16 +277,18 @@ def _data(spec: Spec) -> Pool | Finding | None:
         return found
     fleet = Fleet(wanted.count, wanted.count, wanted.count)
     cloud = CLOUDS[spec.cloud]
-    return Pool("data-node", cloud, found, wanted.image or spec.nodes.image, wanted.disk_gb, PLAIN, Capacity(), fleet)
+    image, nics = wanted.image or spec.nodes.image, plain(spec.cloud)
+    return Pool("data-node", cloud, found, image, wanted.disk_gb, nics, Capacity(), fleet)
 
 
 def _find(spec: Spec, name: str, path: str) -> InstanceType | Finding:
     return find(spec.cloud, name, spec.region, path, spec.catalog.overrides)
 
 
-def interfaces(nodes: Nodes, instance: InstanceType, path: str) -> tuple[Nic, ...] | Finding:
-    """The network interfaces of a node of this type, with EFA unless `nodes` want none."""
-    return PLAIN if nodes.fabric == "tcp" else layout(instance, nodes.nic_layout, path)
+def interfaces(spec: Spec, instance: InstanceType, path: str) -> tuple[Nic, ...] | Finding:
+    """The network interfaces of a node of this type, with EFA or eRDMA unless the spec wants none."""
+    nodes = spec.nodes
+    return plain(spec.cloud) if nodes.fabric == "tcp" else layout(instance, nodes.nic_layout, path, spec.cloud)
 
 
 def split(cidr: str, zones: tuple[str, ...], cloud: Cloud) -> tuple[Subnet, ...] | Finding:

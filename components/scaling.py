@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
 from components.capacity import CREATE
+from components.crontab import in_utc
 from components.findings import Finding, Severity, nearest
 from components.plan import Plan
 from components.spec import Scaling, Spec
@@ -71,7 +73,8 @@ def governed(spec: Spec) -> bool:
 
 def resize(spec: Spec) -> str:
     """The command that gives a fleet at zero its size again; an update leaves a governed one's alone."""
-    return "aws autoscaling set-desired-capacity" if governed(spec) else "pulumi up --refresh"
+    commands = {"aws": "aws autoscaling set-desired-capacity", "alicloud": "aliyun ess ModifyScalingGroup"}
+    return commands[spec.cloud] if governed(spec) else "pulumi up --refresh"
 
 
 def breaker_name(cluster: str, one: str = "node") -> str:
@@ -146,7 +149,7 @@ def measured(plan: Plan, scaling: Scaling) -> Iterator[Finding]:
 
 
 def scheduled(plan: Plan, scaling: Scaling) -> Iterator[Finding]:
-    """Schedules are such as Auto Scaling takes, and set sizes that can be had and that train, or zero."""
+    """Schedules are such as Auto Scaling and ESS take, and set sizes that can be had and that train, or zero."""
     for index, schedule in enumerate(scaling.schedules):
         path = f"scaling.schedules.{index}"
         if fault := cron_fault(schedule.cron):
@@ -202,4 +205,60 @@ def cron_fault(cron: str) -> str:
     return ""
 
 
-SCALING_CHECKS: tuple[Callable[[Plan, Scaling], Iterator[Finding]], ...] = (bought, measured, scheduled, woken)
+def scaled_by_ess(plan: Plan, scaling: Scaling) -> Iterator[Finding]:
+    """What ESS, CloudMonitor and SMQ do otherwise than Auto Scaling, CloudWatch and SQS.
+
+    RAM limits custom metrics to no cluster, and the breaker suspends nothing.
+    """
+    if plan.spec.cloud != "alicloud":
+        return
+    if scaling.gpu_target or scaling.queue or idle_minutes(scaling):
+        yield Finding(
+            "scaling",
+            "whoever may put custom metrics into the account can add nodes, up to nodes.max, but end no run",
+            "Give cms:PutCustomMetric to nobody beside nodes",
+            Severity.WARNING,
+        )
+    for index, schedule in enumerate(scaling.schedules):
+        if schedule.time_zone not in available_timezones() or cron_fault(schedule.cron):
+            continue
+        try:
+            in_utc(schedule.cron, schedule.time_zone, datetime.now(UTC))
+        except ValueError as error:
+            yield Finding(
+                f"scaling.schedules.{index}",
+                str(error),
+                "Use a zone without summer time, such as Asia/Shanghai or Etc/UTC, and days of the week instead of the "
+                "month",
+            )
+    if scaling.schedules:
+        yield Finding(
+            "scaling.schedules",
+            "ESS ends a schedule after a year at most",
+            "Run `trainwright up` at least once in ten months, which renews it",
+            Severity.WARNING,
+        )
+    if scaling.queue:
+        yield Finding(
+            "scaling.queue",
+            "SMQ makes a queue with a key of yours only where the account has that feature and the role "
+            "AliyunMNSAccessingKMSRole; a message waits seven days at most",
+            "Ask for the feature by a ticket first",
+            Severity.WARNING,
+        )
+    if governed(plan.spec):
+        yield Finding(
+            "nodes.failed_boots",
+            "at zero, the group still launches what a schedule or another run asks for",
+            "Suspend that by hand meanwhile: `aliyun ess SuspendProcesses --Processes.1 ScaleOut`",
+            Severity.WARNING,
+        )
+
+
+SCALING_CHECKS: tuple[Callable[[Plan, Scaling], Iterator[Finding]], ...] = (
+    bought,
+    measured,
+    scheduled,
+    woken,
+    scaled_by_ess,
+)

@@ -113,9 +113,10 @@ class Network(Part):
     )
     egress: Literal["bucket", "endpoints", "nat"] = Field(
         "bucket",
-        description="What nodes reach beyond themselves: `bucket`, the cluster's bucket alone; `endpoints`, also AWS's "
-        "services, by interface endpoints of the VPC's own; `nat`, the internet over HTTPS, by a NAT gateway a zone. "
-        "Of S3, it is the cluster's bucket alone in each.",
+        description="What nodes reach beyond themselves: `bucket`, the cluster's bucket alone; `endpoints`, also the "
+        "cloud's services, on AWS by interface endpoints of the VPC's own, on Alibaba Cloud at their addresses within "
+        "every VPC (100.64.0.0/10); `nat`, the internet over HTTPS, by a NAT gateway a zone. Of S3 it is the cluster's "
+        "bucket alone in each, of OSS in `bucket` alone.",
     )
     vpc: str | None = Field(
         None,
@@ -143,7 +144,12 @@ class Nodes(Part):
     desired: int = Field(1, ge=1, le=1000, description="Nodes to keep running.")
     min: int = Field(1, ge=1, description="Fewest nodes that train; with fewer, the run waits.")
     max: int | None = Field(None, ge=1, le=1000, description="Most nodes the fleet may grow to; `desired` if unset.")
-    disk_gb: int = Field(100, ge=8, le=16384, description="Encrypted root disk, GiB.")
+    disk_gb: int = Field(
+        100,
+        ge=8,
+        le=16384,
+        description="Encrypted root disk, GiB; on Alibaba Cloud 20 to 2048, or to 500 with eRDMA, `reserved` or `tdx`.",
+    )
     python: str = Field(
         "python3",
         pattern=r"^[A-Za-z0-9_./-]+$",
@@ -162,13 +168,31 @@ class Nodes(Part):
     on_demand_share: int = Field(
         0, ge=0, le=100, description="Percentage of a `mixed` fleet's nodes above that base that are not spot."
     )
-    spot_strategy: Literal[
-        "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
-    ] = Field("price-capacity-optimized", description="Which spot pools nodes are taken from.")
+    spot_strategy: (
+        Literal[
+            "price-capacity-optimized",
+            "capacity-optimized",
+            "capacity-optimized-prioritized",
+            "lowest-price",
+            "priority",
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Which spot pools nodes are taken from: on AWS `price-capacity-optimized` if unset, or any but "
+        "`priority`; on Alibaba Cloud `priority` if unset, the types in the order in which they are named, or "
+        "`lowest-price`.",
+    )
+    spot_hours: Literal[0, 1] | None = Field(
+        None,
+        description="Hours after its launch in which a spot node isn't taken back, on Alibaba Cloud: 1 if unset, or 0. "
+        "AWS promises none.",
+    )
     reservation: str | None = Field(
         None,
         pattern=form("reservation"),
-        description="For `reserved` and `capacity-block`: the reservation's id, `cr-…`; or `create`, for `reserved`.",
+        description="For `reserved` and `capacity-block`: the reservation's id, `cr-…`, on Alibaba Cloud `crp-…` or "
+        "`eap-…` of a private pool in target mode; or `create`, for `reserved`.",
     )
     fabric: Literal["auto", "tcp"] = Field(
         "auto", description="`auto` is EFA or eRDMA where the type has it, else TCP."
@@ -176,10 +200,19 @@ class Nodes(Part):
     nic_layout: Literal["guide", "ip-saving"] = Field(
         "guide",
         description="Network interfaces of an EFA node: as the EC2 User Guide has them, an ENA one and EFA-only ones; "
-        "or `ip-saving`, one fewer, the first being both.",
+        "or `ip-saving`, one fewer, the first being both. eRDMA has one layout.",
     )
     confidential: Literal["none", "nitro-enclaves", "nitro-tpm", "sev-snp", "tdx"] = Field(
-        "none", description="What guards memory or boot; the type, and for the last two the image, must have it."
+        "none",
+        description="What guards memory or boot; the type, and for all but the first the image, must have it: "
+        "`tdx` on Alibaba Cloud, the others on AWS.",
+    )
+    prometheus_port: int | None = Field(
+        None,
+        ge=1024,
+        le=65535,
+        description="Port at which nodes show their metrics to Prometheus, at their private addresses; none if unset. "
+        "The cluster's own nodes reach it and nothing else does.",
     )
     containers: bool = Field(False, description="Workers run in containers: lets instance metadata cross one more hop.")
     refresh: bool = Field(
@@ -239,16 +272,24 @@ class Cold(Part):
 
 
 class Warm(Part):
-    """A file system that shows the bucket's datasets, so that they are read without being fetched.
+    """A file system before the bucket, so that datasets are read without being fetched by each node.
 
-    FSx for Lustre on AWS (PERSISTENT_2 on SSDs, compressed with LZ4), CPFS on Alibaba Cloud; in the one zone of the
-    nodes, encrypted with the data key. Changes to `datasets/` in the bucket appear in it; nothing of it is written to
-    the bucket. A node checks that the dataset there
-    is whole by the hash of each shard, and otherwise, or where it can't mount it, fetches it from the bucket as ever.
+    On AWS FSx for Lustre (PERSISTENT_2 on SSDs, compressed with LZ4), which shows the bucket's datasets: changes to
+    `datasets/` in the bucket appear in it. On Alibaba Cloud Extreme NAS, which nodes fill: what the first fetches, the
+    others read. It lies in the one zone of the nodes, encrypted with the data key; nothing of it is written to the
+    bucket. A node checks that the dataset there is whole by the hash of each shard, and otherwise, or where it can't
+    mount it, fetches it from the bucket as ever.
     """
 
-    size_gib: int = Field(1200, ge=1200, description="Size, GiB: 1200, or a multiple of 2400.")
-    throughput: Literal[125, 250, 500, 1000] = Field(125, description="Megabytes a second for each TiB of it.")
+    size_gib: int = Field(
+        1200,
+        ge=1200,
+        description="Size, GiB: on AWS 1200, or a multiple of 2400; on Alibaba Cloud any up to 262,144.",
+    )
+    throughput: Literal[125, 250, 500, 1000] = Field(
+        125,
+        description="Megabytes a second for each TiB of it; on Alibaba Cloud, where size alone gives it, the least.",
+    )
 
 
 class Storage(Part):
@@ -260,10 +301,10 @@ class Storage(Part):
         description="Days that overwritten and deleted objects can be brought back; retired checkpoints, one day.",
     )
     warm: Warm | None = Field(
-        None, description="A fast file system that shows the bucket's datasets to nodes: `size_gib`, `throughput`."
+        None, description="A fast file system with the bucket's datasets for nodes: `size_gib`, `throughput`."
     )
     cold: tuple[Cold, ...] = Field(
-        (), max_length=20, description="What moves to Glacier's classes as it ages: `prefix`, `after_days`, `class`."
+        (), max_length=20, description="What moves to colder classes as it ages: `prefix`, `after_days`, `class`."
     )
 
 
@@ -271,7 +312,13 @@ class Security(Part):
     """Who may do what, and how connections to the bucket are made."""
 
     tls: Annotated[Literal["1.2", "1.3"], BeforeValidator(str)] = Field(
-        "1.2", description="Least version of TLS that the buckets take; AWS itself takes nothing below 1.2."
+        "1.2", description="Least version of TLS that the buckets take."
+    )
+    kms_instance: str | None = Field(
+        None,
+        pattern=r"^kst-[a-z0-9]{10,30}$",
+        description="On Alibaba Cloud: the KMS instance, of the software kind, that holds the cluster's keys. Without "
+        "one, an account has a single key in each region, which takes no policy and isn't its own to rotate.",
     )
     trainers: tuple[Principal, ...] = Field(
         (),
@@ -300,12 +347,14 @@ class Audit(Part):
     retention_days: int = Field(365, ge=1, le=3653, description="Days that the record is kept.")
     lock: Literal["governance", "compliance"] = Field(
         "governance",
-        description="Who may delete the record early: `governance`, whoever holds the permission to bypass the lock; "
-        "`compliance`, nobody, not even the account's root user.",
+        description="Who may delete the record early: `governance`, whoever holds the permission to bypass the lock, "
+        "on Alibaba Cloud to change the bucket's policy; `compliance`, nobody, not even the account's root user.",
     )
     lock_days: int = Field(90, ge=1, le=3653, description="Days that the record is locked; `retention_days` at most.")
     budget_usd: float | None = Field(
-        None, gt=0, description="Monthly cost of the whole account, in US dollars, that `emails` are told of."
+        None,
+        gt=0,
+        description="Monthly cost of the whole account, in US dollars, that `emails` are told of; on AWS alone.",
     )
     emails: tuple[Annotated[str, Field(pattern=EMAIL, max_length=254)], ...] = Field(
         (), max_length=10, description="Who is told of alarms and of the budget; each confirms a first message."
@@ -327,7 +376,11 @@ class Schedule(Part):
     cron: str = Field(
         max_length=255, description="When: minute, hour, day of month, month, day of week, such as `0 7 * * MON-FRI`."
     )
-    time_zone: str = Field("Etc/UTC", description="The time zone of `cron`, by its IANA name, such as Europe/Berlin.")
+    time_zone: str = Field(
+        "Etc/UTC",
+        description="The time zone of `cron`, by its IANA name, such as Europe/Berlin; on Alibaba Cloud one without "
+        "summer time, such as Asia/Singapore.",
+    )
     nodes: int = Field(ge=0, le=1000, description="Nodes to keep running from then on; `nodes.max` at most.")
 
 
@@ -521,7 +574,7 @@ class Spec(Part):
     audit: Audit = Field(default_factory=Audit, description="The record of who did what, alarms and a budget.")
     scaling: Scaling | None = Field(
         None,
-        description="What changes the fleet's size by itself; with it, nodes send metrics to CloudWatch, about eight "
+        description="What changes the fleet's size by itself; with it, nodes send metrics to their cloud, about eight "
         "in all, however many nodes; `nodes.desired` is then where a fleet starts that a policy or schedule sets.",
     )
     catalog: Catalog = Field(default_factory=Catalog, description="Changes to the catalog of instance types.")

@@ -6,6 +6,7 @@ node's role. At later boots the service that it installs starts the agent; where
 this process over.
 """
 
+import base64
 import datetime
 import hashlib
 import hmac
@@ -25,7 +26,12 @@ from pathlib import Path
 
 CONFIG = json.loads("@CONFIG@")
 ROOT = Path(os.environ.get("TRAINWRIGHT_ROOT", "/"))
-METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
+ALIBABA = CONFIG.get("cloud") == "alicloud"
+METADATA = (
+    os.environ.get("TRAINWRIGHT_ECS_METADATA", "http://100.100.100.200")
+    if ALIBABA
+    else os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
+)
 FAILED = 70
 # What images upgrade by themselves, kernel and driver with it, under a running job. A node is replaced, not upgraded.
 UPGRADES = ("unattended-upgrades.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dnf-automatic-install.timer")
@@ -35,16 +41,16 @@ After=network-online.target nvidia-fabricmanager.service nvidia-persistenced.ser
 Wants=network-online.target
 StartLimitIntervalSec=600
 StartLimitBurst=5
-StartLimitAction=poweroff
+{limit}
 
 [Service]
 ExecStart={python} -m trainer.node {config}
-ExecStopPost=/bin/sh -c 'case "$$EXIT_STATUS" in 7[1234678]) systemctl --no-block poweroff;; esac'
+{stop}
 Environment=PYTHONPATH={code} PYTHONUNBUFFERED=1
 Environment=AWS_METADATA_SERVICE_NUM_ATTEMPTS=5 AWS_METADATA_SERVICE_TIMEOUT=2
 Restart=on-failure
 RestartSec=5
-RestartPreventExitStatus=71 72 73 74 76 77 78
+RestartPreventExitStatus=71 72 73 74 76 77 78 79
 KillMode=mixed
 TimeoutStopSec=150
 NoNewPrivileges=yes
@@ -57,6 +63,17 @@ OOMPolicy=continue
 
 [Install]
 WantedBy=multi-user.target
+"""
+LIMIT = "StartLimitAction=poweroff"
+STOP = """ExecStopPost=/bin/sh -c 'case "$$EXIT_STATUS" in 7[12346789]) systemctl --no-block poweroff;; esac'"""
+# Instead of the two, where the node itself is to say that its boot failed, before it shuts down.
+ON_FAILURE = "OnFailure=trainwright-failed.service"
+FAILED_UNIT = """[Service]
+Type=oneshot
+ExecStart={python} -m trainer.node.failed {config}
+ExecStopPost=systemctl --no-block poweroff
+Environment=PYTHONPATH={code}
+TimeoutStartSec=30
 """
 # Training comes before whatever else the image runs, for CPU time, disk and memory.
 SLICE = """[Slice]
@@ -80,19 +97,31 @@ def say(message: str) -> None:
 
 
 def metadata(path: str) -> str:
-    """A value of the instance metadata service, version 2."""
+    """A value of the instance metadata service, by token."""
+    header = f"X-{'aliyun-ecs' if ALIBABA else 'aws-ec2'}-metadata-token"
     request = urllib.request.Request(f"{METADATA}/latest/api/token", method="PUT")
-    request.add_header("X-aws-ec2-metadata-token-ttl-seconds", "300")
+    request.add_header(f"{header}-ttl-seconds", "300")
     token = urllib.request.urlopen(request, timeout=5).read().decode()
-    request = urllib.request.Request(f"{METADATA}/latest/{path}", headers={"X-aws-ec2-metadata-token": token})
+    request = urllib.request.Request(f"{METADATA}/latest/{path}", headers={header: token})
     answer: bytes = urllib.request.urlopen(request, timeout=5).read()
     return answer.decode()
+
+
+def credentials_of_role() -> dict[str, str]:
+    """The node's role's, by AWS's names."""
+    path = f"meta-data/{'ram' if ALIBABA else 'iam'}/security-credentials/"
+    found: dict[str, str] = json.loads(metadata(path + metadata(path).split()[0]))
+    if ALIBABA:
+        found.update(SecretAccessKey=found["AccessKeySecret"], Token=found["SecurityToken"])
+    return found
 
 
 def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> urllib.request.Request:
     """A GET of an object, signed with AWS Signature Version 4 (S3 API reference, "Authenticating requests")."""
     if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
         url = f"{endpoint}/{bucket}/{key}"
+    elif ALIBABA:  # OSS takes S3's signature
+        url = f"https://{bucket}.s3.oss-{region}-internal.aliyuncs.com/{key}"
     else:
         suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         url = f"https://{bucket}.s3.{region}.{suffix}/{key}"
@@ -122,9 +151,7 @@ def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> u
 
 def fetch(target: Path) -> None:
     """The bundle, written to `target`, its hash verified while it comes."""
-    role = metadata("meta-data/iam/security-credentials/").split()[0]
-    credentials = json.loads(metadata(f"meta-data/iam/security-credentials/{role}"))
-    request = signed(CONFIG["bucket"], CONFIG["bundle"], CONFIG["region"], credentials)
+    request = signed(CONFIG["bucket"], CONFIG["bundle"], CONFIG["region"], credentials_of_role())
     digest, size = hashlib.sha256(), 0
     with urllib.request.urlopen(request, timeout=30) as answer, target.open("wb") as file:
         while block := answer.read(1 << 20):
@@ -180,6 +207,39 @@ def install() -> Path:
     return code
 
 
+def tell() -> None:
+    """Count this boot as failed, in the queue that the node was told of, if any (SMQ API, "Request protocol")."""
+    try:
+        keys = credentials_of_role()
+        path = urllib.parse.urlsplit(CONFIG["failed"]).path + "/messages"
+        now = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+        text = f"POST\n\ntext/xml\n{now}\nx-mns-version:2015-06-06\n{path}"
+        signature = hmac.new(keys["SecretAccessKey"].encode(), text.encode(), hashlib.sha1).digest()
+        headers = {
+            "Authorization": f"MNS {keys['AccessKeyId']}:{base64.b64encode(signature).decode()}",
+            "Content-Type": "text/xml",
+            "Date": now,
+            "x-mns-version": "2015-06-06",
+            "security-token": keys["Token"],
+        }
+        body = b'<Message xmlns="http://mns.aliyuncs.com/doc/v1/"><MessageBody>c3RhZ2U=</MessageBody></Message>'
+        elsewhere = os.environ.get("TRAINWRIGHT_ALICLOUD_ENDPOINT")
+        url = f"{elsewhere}/mns{path}" if elsewhere else CONFIG["failed"] + "/messages"
+        urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=5).close()
+    except Exception as error:
+        say(f"that this boot failed can't be told: {error}")
+
+
+def install_units(python: str, config: Path, code: Path) -> None:
+    """Write the service, and what belongs to it."""
+    units, paths = ROOT / "etc/systemd/system", {"python": python, "config": config, "code": code}
+    (units / "trainwright.slice").write_text(SLICE)
+    limit, stop = (ON_FAILURE, "") if CONFIG.get("failed") else (LIMIT, STOP)
+    (units / "trainwright.service").write_text(UNIT.format(limit=limit, stop=stop, **paths))
+    if CONFIG.get("failed"):
+        (units / "trainwright-failed.service").write_text(FAILED_UNIT.format(**paths))
+
+
 def expire(*_: object) -> None:
     """What the deadline's signal does."""
     raise Expired(f"no agent within {CONFIG['deadline_s']} s")
@@ -197,9 +257,7 @@ def main() -> None:
     signal.alarm(0)
     say(f"bundle {CONFIG['sha256'][:12]} verified; starting the agent of run {CONFIG['run']}")
     if (ROOT / "run/systemd/system").is_dir():
-        units = ROOT / "etc/systemd/system"
-        (units / "trainwright.slice").write_text(SLICE)
-        (units / "trainwright.service").write_text(UNIT.format(python=python, config=config, code=code))
+        install_units(python, config, code)
         subprocess.run(["systemctl", "mask", "--now", "--no-block", *UPGRADES], check=False)
         subprocess.run(["systemctl", "daemon-reload"], check=True)
         subprocess.run(["systemctl", "enable", "--now", "trainwright"], check=True)
@@ -214,6 +272,8 @@ if __name__ == "__main__":
         main()
     except Exception as error:
         say(f"failed: {type(error).__name__}: {error}")
+        if CONFIG.get("failed"):
+            tell()
         if (ROOT / "run/systemd/system").is_dir():
             # A node that can't train must not bill: the template terminates instances that shut down.
             subprocess.run(["systemctl", "poweroff"], check=False)

@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from components import layout
+from components import layout, nas
 from components.findings import Finding, Severity
 from components.plan import Plan
-from components.spec import Cold
+from components.spec import Cold, Warm
 
 COLDER = ("infrequent", "instant-archive", "archive", "deep-archive")
-"""S3 moves objects down this list only (S3 user guide, "Transitioning objects using Amazon S3 Lifecycle")."""
+"""S3 and OSS move objects down this list only (S3 user guide, "Transitioning objects using Amazon S3 Lifecycle"; OSS
+user guide, "Lifecycle rules based on the last modified time")."""
 
 RESTORED = {"archive", "deep-archive"}
 """Classes from which nothing is read before it is restored, which takes hours (S3 user guide, "Understanding S3 Glacier
-storage classes")."""
+storage classes"; OSS user guide, "Storage classes", of ColdArchive and DeepColdArchive)."""
 
-LEAST_DAYS = {"infrequent": 30, "instant-archive": 90, "archive": 90, "deep-archive": 180}
-"""For which an object is paid for in a class, though it leaves earlier (S3 user guide, "Storage classes")."""
+LEAST_DAYS = {
+    "aws": {"infrequent": 30, "instant-archive": 90, "archive": 90, "deep-archive": 180},
+    "alicloud": {"infrequent": 30, "instant-archive": 60, "archive": 180, "deep-archive": 180},
+}
+"""For which an object is paid for in a class, though it leaves earlier (S3 and OSS user guides, "Storage classes")."""
 
 SMALLEST_GIB = 1200
 STEP_GIB = 2400
 """Sizes of PERSISTENT_2 file systems on SSDs: 1200, 2400, and steps of 2400 (FSx API, `StorageCapacity`)."""
+
+
+THROUGHPUTS = (125, 250, 500, 1000)
+"""What `storage.warm.throughput` can be."""
 
 
 def live(plan: Plan) -> dict[str, str]:
@@ -42,7 +50,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def frozen(plan: Plan) -> Iterator[Finding]:
-    """No rule freezes what a run needs: in Glacier it can't be read, and nodes would fail at boot or at a restart."""
+    """No rule freezes what a run needs: it couldn't be read, and nodes would fail at boot or at a restart."""
     for index, rule in enumerate(plan.spec.storage.cold):
         path = f"storage.cold.{index}"
         needed = [what for prefix, what in live(plan).items() if overlap(rule.prefix, prefix)]
@@ -79,10 +87,11 @@ def ordered(plan: Plan) -> Iterator[Finding]:
             yield Finding(
                 path,
                 f"moves to {then.class_} after {then.after_days} days what storage.cold.{early} has moved to "
-                f"{first.class_} after {first.after_days}; S3 moves objects to colder classes only, one after another",
+                f"{first.class_} after {first.after_days}; {plan.cloud.store} moves objects to colder classes only, "
+                "one after another",
                 "Give the colder class more days, or take one of the two away",
             )
-        elif days < (least := LEAST_DAYS[first.class_]):
+        elif days < (least := LEAST_DAYS[plan.spec.cloud][first.class_]):
             yield Finding(
                 f"{path}.after_days",
                 f"objects leave {first.class_} after {days} days, but are paid for there for {least}",
@@ -92,11 +101,22 @@ def ordered(plan: Plan) -> Iterator[Finding]:
 
 
 def warm(plan: Plan) -> Iterator[Finding]:
-    """The file system has a size that FSx makes, and lies in the one zone that nodes are in."""
-    spec, wanted = plan.spec, plan.spec.storage.warm
+    """The file system is one that its service makes, and lies in the one zone that nodes are in."""
+    wanted = plan.spec.storage.warm
     if wanted is None:
         return
-    size = wanted.size_gib
+    if len(plan.subnets) > 1:
+        yield Finding(
+            "storage.warm",
+            f"a file system lies in one zone, but nodes would be spread over {len(plan.subnets)}",
+            "Name one zone in network.zones, or take storage.warm away",
+        )
+    yield from (_fsx if plan.spec.cloud == "aws" else _extreme_nas)(plan, wanted)
+
+
+def _fsx(plan: Plan, wanted: Warm) -> Iterator[Finding]:
+    """FSx for Lustre, in sizes of its own; it reads the bucket itself."""
+    size, tls = wanted.size_gib, plan.spec.security.tls
     if size != SMALLEST_GIB and size % STEP_GIB:
         below = size // STEP_GIB * STEP_GIB or SMALLEST_GIB
         yield Finding(
@@ -104,18 +124,35 @@ def warm(plan: Plan) -> Iterator[Finding]:
             f"there is no file system of {size:,} GiB",
             f"Choose {below} or {(size // STEP_GIB + 1) * STEP_GIB}",
         )
-    if len(plan.subnets) > 1:
-        yield Finding(
-            "storage.warm",
-            f"a file system lies in one zone, but nodes would be spread over {len(plan.subnets)}",
-            "Name one zone in network.zones, or take storage.warm away",
-        )
-    if spec.security.tls != "1.2":
+    if tls != "1.2":
         yield Finding(
             "security.tls",
-            f"no document says that FSx reads the bucket over TLS {spec.security.tls}, as it then must",
+            f"no document says that FSx reads the bucket over TLS {tls}, as it then must",
             "Set it to 1.2 if the file system's data repository association turns out misconfigured",
             Severity.WARNING,
+        )
+
+
+def _extreme_nas(plan: Plan, wanted: Warm) -> Iterator[Finding]:
+    """Extreme NAS, in zones that have it, as fast as its size makes it (`components/nas.py`)."""
+    zone, size = plan.subnets[0].zone, wanted.size_gib
+    if size > nas.LARGEST_GIB:
+        yield Finding(
+            "storage.warm.size_gib", f"there is no file system of {size:,} GiB", f"Choose {nas.LARGEST_GIB:,} at most"
+        )
+    elif not nas.kind(zone):
+        known = nas.zones(plan.spec.region)
+        yield Finding(
+            "storage.warm",
+            f"no document says that {zone} has Extreme NAS",
+            f"Choose {' or '.join(known)} in network.zones" if known else "Take it away: nor has its region",
+        )
+    elif (asked := wanted.throughput * size // 1024) > (given := nas.throughput(zone, size)):
+        less = [choice for choice in THROUGHPUTS if choice * size // 1024 <= given]
+        yield Finding(
+            "storage.warm.throughput",
+            f"a file system of {size:,} GiB in {zone} gives {given:,} MB/s in all, not {asked:,}",
+            f"Lower it to {less[-1]}" if less else "Lower storage.warm.size_gib",
         )
 
 

@@ -37,7 +37,7 @@ Terminate = Callable[[AutoScalingBackend, str, bool], TerminateInstanceActivity]
 
 def _scaling(scale: Scale) -> Scale:
     def held(group: FakeAutoScalingGroup, capacity: int | None) -> None:
-        hook, running = _hook(group), group.active_instances()
+        hook, running = terminating(group), group.active_instances()
         surplus = len(running) - (capacity or 0)
         if hook is None or capacity is None or surplus <= 0:
             scale(group, capacity)
@@ -52,7 +52,7 @@ def _scaling(scale: Scale) -> Scale:
 def _terminating(terminate: Terminate) -> Terminate:
     def held(backend: AutoScalingBackend, instance: str, decrement: bool) -> TerminateInstanceActivity:
         states = backend.describe_auto_scaling_instances([instance])
-        hook = _hook(states[0].auto_scaling_group) if states else None
+        hook = terminating(states[0].auto_scaling_group) if states else None
         if hook is None:
             return terminate(backend, instance, decrement)
         (state,) = states
@@ -67,17 +67,24 @@ def _terminating(terminate: Terminate) -> Terminate:
 def _complete(response: AutoScalingResponse) -> ActionResult:
     """What CompleteLifecycleAction does; whether to continue or to abandon is the same for an instance that goes."""
     group, instance = response._get_param("AutoScalingGroupName"), response._get_param("InstanceId")
-    backend = response.autoscaling_backend
-    states = backend.describe_auto_scaling_instances([instance])
-    held = [state for state in states if state.auto_scaling_group_name == group and state.lifecycle_state == WAITING]
-    hook = _hook(held[0].auto_scaling_group) if held else None
-    if hook is None or hook.name != response._get_param("LifecycleHookName"):
+    if not complete(response.autoscaling_backend, group, response._get_param("LifecycleHookName"), instance):
         raise ValidationError(f"No active Lifecycle Action found with instance ID {instance}")
-    _release(held[0])
     return EmptyResult()
 
 
-def _hook(group: FakeAutoScalingGroup) -> LifecycleHook | None:
+def complete(backend: AutoScalingBackend, group: str, hook: str, instance: str) -> bool:
+    """End an instance that its group's hook of this name holds; whether it does."""
+    states = backend.describe_auto_scaling_instances([instance])
+    held = [state for state in states if state.auto_scaling_group_name == group and state.lifecycle_state == WAITING]
+    holding = terminating(held[0].auto_scaling_group) if held else None
+    if holding is None or holding.name != hook:
+        return False
+    _release(held[0])
+    return True
+
+
+def terminating(group: FakeAutoScalingGroup) -> LifecycleHook | None:
+    """The hook of a group that holds what it ends; None where it has none."""
     hooks = group.autoscaling_backend.describe_lifecycle_hooks(group.name)
     return next((hook for hook in hooks if hook.lifecycle_transition == TERMINATING), None)
 

@@ -11,6 +11,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from emulator import places
+
 ERRORS = (BotoCoreError, ClientError)
 """What any call here may raise when the API refuses or fails."""
 
@@ -42,12 +44,19 @@ class Profile:
 
 @dataclass(frozen=True)
 class Instance:
-    """What stays the same over an instance's life. `user_data` is decoded; `tags_shown`: in its metadata."""
+    """What stays the same over an instance's life. `user_data` is decoded; `tags_shown`: in its metadata, which it
+    gives out by `tokens_only` from its start, or once it is told to.
+
+    `region` is the server's; `zone`, `type` and `image` are in the words of its `cloud`, `aws` or `alicloud`.
+    """
 
     id: str
     group: str
+    cloud: str
     region: str
     zone: str
+    network: str
+    subnet: str
     type: str
     image: str
     architecture: str
@@ -57,6 +66,7 @@ class Instance:
     spot: bool
     profile: Profile | None
     tags_shown: bool
+    tokens_only: bool
     user_data: bytes
 
 
@@ -84,11 +94,16 @@ class Api:
         described = ec2.describe_instances(InstanceIds=[member.id])["Reservations"][0]["Instances"][0]
         attribute = ec2.describe_instance_attribute(InstanceId=member.id, Attribute="userData")
         template, spot = self._template(member)
+        # A group that was given no subnet has one of the default ones, which none of Alibaba Cloud's is.
+        zone = self._tagged(member.region, described["SubnetId"]).get(places.ZONE_TAG)
         return Instance(
             id=member.id,
             group=member.group,
+            cloud="alicloud" if zone else "aws",
             region=member.region,
-            zone=described["Placement"]["AvailabilityZone"],
+            zone=zone or described["Placement"]["AvailabilityZone"],
+            network=described["VpcId"],
+            subnet=described["SubnetId"],
             type=described["InstanceType"],
             image=described["ImageId"],
             architecture=described["Architecture"],
@@ -98,14 +113,14 @@ class Api:
             spot=spot,
             profile=self._profile(template.get("IamInstanceProfile", {}), member),
             tags_shown=template.get("MetadataOptions", {}).get("InstanceMetadataTags") == "enabled",
+            tokens_only=template.get("MetadataOptions", {}).get("HttpTokens") == "required",
             user_data=base64.b64decode(attribute.get("UserData", {}).get("Value", "")),
         )
 
     def tags(self, instance: Instance) -> dict[str, str]:
         """The instance's tags, without those that AWS reserves: its metadata does not show them either."""
-        filters = [{"Name": "resource-id", "Values": [instance.id]}]
-        entries = self._client("ec2", instance.region).describe_tags(Filters=filters)["Tags"]
-        return {tag["Key"]: tag["Value"] for tag in entries if not tag["Key"].startswith("aws:")}
+        found = self._tagged(instance.region, instance.id)
+        return {key: value for key, value in found.items() if not key.startswith("aws:")}
 
     def target_state(self, instance: Instance) -> str:
         """The state that the group is bringing it to, such as InService; Terminated also while a hook holds it."""
@@ -125,6 +140,11 @@ class Api:
     def terminate(self, member: Member) -> None:
         """End the instance; its group replaces it at once."""
         self._client("ec2", member.region).terminate_instances(InstanceIds=[member.id])
+
+    def _tagged(self, region: str, id_: str) -> dict[str, str]:
+        """Tags of an object of EC2's."""
+        filters = [{"Name": "resource-id", "Values": [id_]}]
+        return {tag["Key"]: tag["Value"] for tag in self._client("ec2", region).describe_tags(Filters=filters)["Tags"]}
 
     def _template(self, member: Member) -> tuple[dict[str, Any], bool]:
         """The launch template's data in the version that the group launches, and whether it launches spot only.

@@ -1,4 +1,4 @@
-"""An instance's metadata service, version 2 only, as the EC2 User Guide's "Instance metadata" chapter describes it."""
+"""An instance's metadata service; EC2's by tokens only, as the EC2 User Guide's "Instance metadata" describes it."""
 
 import contextlib
 import hashlib
@@ -10,26 +10,43 @@ import secrets
 import socketserver
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from emulator import ACCOUNT_ID, notices
 from emulator.guard import Guarded
 from emulator.instances import ERRORS, Api, Instance, Profile
 
-_TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 _MAX_TOKEN_SECONDS = 21600
 _RENEW_BEFORE = timedelta(minutes=20)
 _MAX_BODY = 4096
 
 
-class Metadata:
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between the clouds' services, besides what they tell."""
+
+    server: str
+    """How it calls itself."""
+
+    token: str
+    """The header that a token comes in; the one that asks for one has `-ttl-seconds` behind."""
+
+    without_token: int
+    """Status of an answer to who shows no token, or one that holds no more."""
+
+
+class Metadata(ABC):
     """What the service of one instance holds: files by path, each made when it is asked for."""
+
+    dialect: ClassVar[Dialect]
 
     def __init__(self, instance: Instance, api: Api, notice: Path) -> None:
         self._instance = instance
@@ -41,13 +58,35 @@ class Metadata:
     def get(self, path: str) -> bytes | None:
         """A file's content or a folder's listing; None if there is neither. Raises `instances.ERRORS`."""
         path = path.strip("/")
-        files = self._files(tags=path.startswith("latest/meta-data/tags"))
+        files = self._files(path)
         if path in files:
             return files[path]()
         entries = listing(files, path)
         return "\n".join(entries).encode() if entries else None
 
-    def _files(self, tags: bool) -> dict[str, Callable[[], bytes]]:
+    def open(self) -> bool:
+        """Whether it is given out without a token. Raises `instances.ERRORS`."""
+        return False
+
+    @abstractmethod
+    def _files(self, path: str) -> dict[str, Callable[[], bytes]]:
+        """All files, for somebody who asks for one of them, or a folder, at this path."""
+
+    def _fresh(self, profile: Profile) -> dict[str, Any]:
+        """Credentials of the role, in the form that STS answers, with when they were made: `LastUpdated`."""
+        now = datetime.now(UTC)
+        with self._lock:
+            if self._credentials is None or self._credentials["Expiration"] - now < _RENEW_BEFORE:
+                self._credentials = self._api.credentials(self._instance, profile) | {"LastUpdated": now}
+            return self._credentials
+
+
+class Ec2Metadata(Metadata):
+    """EC2's."""
+
+    dialect = Dialect("EC2ws", "X-aws-ec2-metadata-token", without_token=401)
+
+    def _files(self, path: str) -> dict[str, Callable[[], bytes]]:
         instance = self._instance
         host = hostname(instance.address, instance.region)
         fixed = {
@@ -63,17 +102,17 @@ class Metadata:
             "placement/region": instance.region,
         }
         files: dict[str, Callable[[], bytes]] = {
-            "dynamic/instance-identity/document": lambda: _json(self._identity()),
+            "dynamic/instance-identity/document": lambda: json_file(self._identity()),
             "meta-data/autoscaling/target-lifecycle-state": lambda: self._api.target_state(instance).encode(),
         }
         files |= {f"meta-data/{name}": value.encode for name, value in fixed.items()}
         if profile := instance.profile:
-            files["meta-data/iam/info"] = lambda: _json(_info(profile))
+            files["meta-data/iam/info"] = lambda: json_file(_info(profile))
             role_file = f"meta-data/iam/security-credentials/{profile.role}"
-            files[role_file] = lambda: _json(self._role_credentials(profile))
+            files[role_file] = lambda: json_file(self._role_credentials(profile))
         if instance.tags_shown:
             files["meta-data/tags/instance/"] = bytes
-            if tags:
+            if path.startswith("latest/meta-data/tags"):
                 entries = self._api.tags(instance)
                 files |= {f"meta-data/tags/instance/{key}": value.encode for key, value in entries.items()}
         for name, content in _interruptions(notices.read(self._notice)).items():
@@ -98,11 +137,7 @@ class Metadata:
         }
 
     def _role_credentials(self, profile: Profile) -> dict[str, str]:
-        now = datetime.now(UTC)
-        with self._lock:
-            if self._credentials is None or self._credentials["Expiration"] - now < _RENEW_BEFORE:
-                self._credentials = self._api.credentials(self._instance, profile) | {"LastUpdated": now}
-            credentials = self._credentials
+        credentials = self._fresh(profile)
         return {
             "Code": "Success",
             "LastUpdated": timestamp(credentials["LastUpdated"]),
@@ -118,7 +153,8 @@ class MetadataService:
     """The web server before an instance's metadata; it answers from its making until `close`."""
 
     def __init__(self, metadata: Metadata, address: str) -> None:
-        handler = type("Handler", (_Handler,), {"metadata": metadata, "tokens": Tokens()})
+        server = {"metadata": metadata, "tokens": Tokens(), "server_version": metadata.dialect.server}
+        handler = type("Handler", (_Handler,), server)
         self._server = _bind(address, handler)
         self.url = "http://{}:{}".format(*self._server.server_address)
         # The argument is how long `close` may have to wait, in seconds.
@@ -166,7 +202,6 @@ class _Handler(Guarded, BaseHTTPRequestHandler):
     tokens: Tokens
 
     protocol_version = "HTTP/1.1"
-    server_version = "EC2ws"
     timeout = 60
     # Headers and body leave in one packet: in two, the second would wait for the client's delayed acknowledgement.
     wbufsize = -1
@@ -182,16 +217,19 @@ class _Handler(Guarded, BaseHTTPRequestHandler):
             return self._answer(403)
         if urlsplit(self.path).path != "/latest/api/token":
             return self._answer(405)
-        seconds = token_seconds(self.headers.get(_TTL_HEADER, ""))
+        header = f"{self.metadata.dialect.token}-ttl-seconds"
+        seconds = token_seconds(self.headers.get(header, ""))
         if seconds is None:
             return self._answer(400)
-        return self._answer(200, self.tokens.issue(seconds).encode(), {_TTL_HEADER: str(seconds)})
+        return self._answer(200, self.tokens.issue(seconds).encode(), {header: str(seconds)})
 
     def do_GET(self) -> None:
-        """Give out metadata against a token."""
-        if not self.tokens.valid(self.headers.get("X-aws-ec2-metadata-token", "")):
-            return self._answer(401)
+        """Give out metadata, against a token."""
+        dialect = self.metadata.dialect
+        shown = self.headers.get(dialect.token, "")
         try:
+            if not (self.tokens.valid(shown) or (not shown and self.metadata.open())):
+                return self._answer(dialect.without_token)
             content = self.metadata.get(unquote(urlsplit(self.path).path))
         except ERRORS as error:
             return self._answer(503, str(error).encode())
@@ -244,9 +282,9 @@ def _interruptions(raised: dict[str, float]) -> dict[str, Callable[[], bytes]]:
     times = {kind: timestamp(datetime.fromtimestamp(moment, UTC)) for kind, moment in raised.items()}
     files: dict[str, Callable[[], bytes]] = {}
     if spot := times.get("spot"):
-        files["spot/instance-action"] = lambda: _json({"action": "terminate", "time": spot})
+        files["spot/instance-action"] = lambda: json_file({"action": "terminate", "time": spot})
     if rebalance := times.get("rebalance"):
-        files["events/recommendations/rebalance"] = lambda: _json({"noticeTime": rebalance})
+        files["events/recommendations/rebalance"] = lambda: json_file({"noticeTime": rebalance})
     return files
 
 
@@ -267,5 +305,6 @@ def _bind(address: str, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPS
     return _Server(("127.0.0.1", 0), handler)
 
 
-def _json(document: dict[str, str]) -> bytes:
+def json_file(document: dict[str, str]) -> bytes:
+    """A file that is a JSON document."""
     return json.dumps(document, indent=2).encode()

@@ -18,11 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from emulator import notices, processes
+from emulator import notices, places, processes
+from emulator.ecs_metadata import EcsMetadata
 from emulator.instances import ERRORS, Api, Instance, Member
-from emulator.metadata import Metadata, MetadataService
+from emulator.metadata import Ec2Metadata, MetadataService
 
 SHEBANG = b"#!"
+CLOUD_IDS = {"aws": "aws", "alicloud": "aliyun"}
+"""What cloud-init calls the clouds, in the file that it leaves (cloud-init documentation, `cloud-id`)."""
+
 TERMINATE_SECONDS = 5.0
 """Between a terminated node's SIGTERM and its SIGKILL."""
 
@@ -121,9 +125,9 @@ class Runner:
         core = cores[slot % len(cores)]
         root = self.nodes / member.id
         user_data = _lay_out(root, instance)
-        metadata = Metadata(instance, self.api, notices.path(self.nodes, member.id))
-        service = MetadataService(metadata, instance.address)
-        environment = node_environment(root, service.url, self.api.endpoint)
+        own = EcsMetadata if instance.cloud == "alicloud" else Ec2Metadata
+        service = MetadataService(own(instance, self.api, notices.path(self.nodes, member.id)), instance.address)
+        environment = node_environment(instance.cloud, root, service.url, self.api.endpoint)
         try:
             init = _start(root, environment, core, user_data)
         except OSError as error:
@@ -177,16 +181,21 @@ class Runner:
                 _log.warning("%s, trying again: %s", trouble, error, exc_info=not isinstance(error, ERRORS))
 
 
-def node_environment(root: Path, metadata_url: str, endpoint: str) -> dict[str, str]:
-    """All that a node's processes find in their environment."""
+def node_environment(cloud: str, root: Path, metadata_url: str, endpoint: str) -> dict[str, str]:
+    """All that a node's processes find in their environment. Objects are everywhere at the server's own address."""
+    found = (
+        {"TRAINWRIGHT_ECS_METADATA": metadata_url, "TRAINWRIGHT_ALICLOUD_ENDPOINT": f"{endpoint}{places.PATH}"}
+        if cloud == "alicloud"
+        else {"AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata_url}
+    )
     return {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(root / "root"),
         "TMPDIR": str(root / "tmp"),
         "LANG": "C.UTF-8",
         processes.ROOT_VARIABLE: str(root),
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata_url,
         "AWS_ENDPOINT_URL": endpoint,
+        **found,
     }
 
 
@@ -218,8 +227,9 @@ def _changed(path: Path) -> float:
 
 def _lay_out(root: Path, instance: Instance) -> Path | None:
     """Make the root folder; returns the user-data's file if cloud-init would run it as a script."""
-    for folder in ("root", "tmp", "var/lib/cloud", "var/log"):
+    for folder in ("root", "run/cloud-init", "tmp", "var/lib/cloud", "var/log"):
         (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / notices.CLOUD).write_text(CLOUD_IDS[instance.cloud])
     file = root / "var/lib/cloud/user-data"
     file.write_bytes(instance.user_data)
     file.chmod(0o700)

@@ -1,4 +1,7 @@
-"""moto's API server inside this process, with what moto 5.2.5 gets wrong for auto scaling groups put right."""
+"""moto's API server inside this process, with what moto 5.2.5 gets wrong for auto scaling groups put right.
+
+Before it stand Alibaba Cloud's ways: its own APIs, and OSS's where a bucket is OSS's.
+"""
 
 import json
 import logging
@@ -16,6 +19,8 @@ from werkzeug.serving import make_server
 
 from emulator import ACCOUNT_ID, hooks
 from emulator.guard import Guarded
+from emulator.openapi import OpenApi
+from emulator.oss import Oss
 
 
 class _Handler(Guarded, MotoRequestHandler):
@@ -36,7 +41,7 @@ def serve() -> str:
     server = make_server(
         "127.0.0.1",
         0,
-        DomainDispatcherApplication(create_backend_app),
+        OpenApi(Oss(DomainDispatcherApplication(create_backend_app))),
         threaded=True,
         request_handler=_Handler,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from policies.control import Check, Judgement, StackCheck, Verdict
+from policies.documents import Statement, statements
 from policies.resources import Resource, Stack
 from policies.values import UNKNOWN, Undecided, at, spread
 
@@ -132,3 +133,44 @@ def governed(types: Iterable[str], path: str, what: str, check: Check | None = N
         yield from found
 
     return judged
+
+
+def documented(
+    types: Iterable[str], path: str, test: Callable[[Resource, Iterable[Statement]], bool], good: str, bad: str
+) -> StackCheck:
+    """A policy document says it: the one written in the resource, or one of these types that points to it by `path`."""
+    kinds = tuple(types)
+
+    def check(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+        documents = [("policy", resource.at("policy"))] if resource.at("policy") is not None else []
+        pointers = list(stack.pointing(resource, kinds, path))
+        documents += [(f"{each.resource.name}.policy", each.resource.at("policy")) for each in pointers if each.sure]
+        unsure = [each.resource.name for each in pointers if not each.sure]
+        for place, document in documents:
+            try:
+                if test(resource, statements(document)):
+                    yield passed(place, good)
+                    return
+            except Undecided:
+                unsure.append(place)
+        if unsure:
+            yield from (undecided(place) for place in unsure)
+        else:
+            yield failed(documents[0][0] if documents else "", bad)
+
+    return check
+
+
+def inline_or(path: str, inline: Check, own: StackCheck) -> StackCheck:
+    """What is written in the bucket at `path`, or else in resources of its own."""
+
+    def check(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+        written = resource.at(path)
+        if written is UNKNOWN:
+            yield undecided(path)
+        elif written is not None:
+            yield from inline(resource)
+        else:
+            yield from own(resource, stack)
+
+    return check

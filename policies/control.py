@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import Any
 
 from policies.resources import Resource, Stack
 from policies.values import Undecided
@@ -46,6 +47,12 @@ class Judgement:
 Check = Callable[[Resource], Iterable[Judgement]]
 """Judges a resource by itself. No judgement: the control doesn't apply to it."""
 
+Edits = Mapping[tuple[str, ...], Any]
+"""Values of properties, by their paths."""
+
+Remedy = Callable[[Resource], Edits]
+"""What to set of a resource so that a control passes: nothing else, and nothing where it passes or isn't known."""
+
 StackCheck = Callable[[Resource, Stack], Iterable[Judgement]]
 """Judges a resource by what else is in its stack, such as the settings that providers make resources of their own."""
 
@@ -65,6 +72,8 @@ class Control:
     frameworks: Mapping[str, tuple[str, ...]]
     checks: Mapping[str, Check] = field(default_factory=dict)
     in_stack: Mapping[str, StackCheck] = field(default_factory=dict)
+    remedies: Mapping[str, Remedy] = field(default_factory=dict)
+    """Of `checks` that a change of the resource itself can mend, where that is safe; for the level `remediate`."""
 
     @property
     def types(self) -> frozenset[str]:
@@ -95,6 +104,15 @@ class Result:
     def gravest(self) -> tuple[Judgement, ...]:
         """The judgements that make the verdict."""
         return tuple(judgement for judgement in self.judgements if judgement.verdict is self.verdict)
+
+
+def remedy(control: Control, resource: Resource) -> Edits:
+    """What to set of a resource so that a control passes; nothing where there is no remedy, or it fails itself."""
+    mend = control.remedies.get(resource.type)
+    try:
+        return dict(mend(resource)) if mend else {}
+    except Exception:
+        return {}  # the control's check says what is wrong with the resource
 
 
 def judge_alone(control: Control, resource: Resource) -> tuple[Judgement, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
@@ -20,6 +20,9 @@ OF_ARNS = frozenset({"ArnEquals", "ArnLike"})
 
 ACCOUNT_AT = {"arn": 4, "acs": 3}
 """Which part of an ARN is its account, by the first (AWS General Reference, "ARNs"; RAM user guide, "Resource")."""
+
+SOME_OBJECT = "\0/\0"
+"""A key that nobody writes: what takes it in takes in every object."""
 
 WIDEST_PREFIX_BITS = 1
 """A range of addresses of so few fixed bits is half of the internet or more."""
@@ -87,16 +90,43 @@ condition context keys"); controls add those of what they judge."""
 
 
 def narrows(statement: Statement, keys: Collection[str]) -> bool:
-    """Some condition on one of these keys (in lower case) leaves somebody in particular of everybody.
+    """Some condition on one of these keys (in lower case, `*` for any text) leaves something in particular of all.
 
     Its operator asks for the key, and each of its values is fixed: no variable, no wildcard except behind the account
     of an ARN, no range of half of the internet (S3 user guide, "The meaning of public").
     """
     return any(
         # `ForAnyValue:` is false where the key is absent, as the operator without it is.
-        key in keys and _fixed(operator.removeprefix("ForAnyValue:"), values)
+        any(fnmatchcase(key, name) for name in keys) and _fixed(operator.removeprefix("ForAnyValue:"), values)
         for (operator, key), values in statement.conditions.items()
     )
+
+
+def covers(found: Iterable[Statement], names: Iterable[str], *, objects_alone: bool = False) -> bool:
+    """Together, these take in the bucket of one of these names or ARNs, and its objects (prowler#1481).
+
+    With `objects_alone`, its objects are enough. Where no name is known yet, any one bucket is: a policy that names
+    another than its own is refused by S3, as by OSS. What is said by `NotResource` leaves something out, and isn't
+    counted.
+    """
+    said = (name for statement in found if not statement.not_resources for name in statement.resources)
+    patterns = {_within_service(name) for name in said}
+    wanted = {name.rpartition(":")[2] for name in names} or {name.partition("/")[0] for name in patterns}
+    return any(
+        (objects_alone or any(fnmatchcase(bucket, pattern) for pattern in patterns))
+        and any(fnmatchcase(f"{bucket}/{SOME_OBJECT}", pattern) for pattern in patterns)
+        for bucket in wanted
+    )
+
+
+def _within_service(pattern: str) -> str:
+    """What of an ARN of S3 or OSS comes behind its account: a bucket, or objects. Other ARNs name neither."""
+    account = ACCOUNT_AT.get(pattern.partition(":")[0])
+    if account is None:
+        return pattern
+    parts = pattern.split(":", account + 1)
+    of_buckets = any(fnmatchcase(service, parts[account - 2]) for service in ("s3", "oss"))
+    return parts[-1] if of_buckets else ""
 
 
 def _fixed(operator: str, values: tuple[str, ...]) -> bool:

@@ -19,12 +19,12 @@ from pulumi_policy import (
 )
 from pulumi_policy import Severity as PackSeverity
 
-from policies.control import Control, Result, judge_alone, judge_in_stack
+from policies.control import Control, Result, judge_alone, judge_in_stack, remedy
 from policies.controls import EVERYTHING, declared
 from policies.frameworks import FRAMEWORKS
 from policies.resources import Resource, Stack
 from policies.settings import Settings
-from policies.values import UNKNOWN, plain
+from policies.values import UNKNOWN, placed, plain
 from policies.verdicts import settled
 
 IN_STACK = "-in-stack"
@@ -73,7 +73,8 @@ class Pack:
             "remediation_steps": f"{control.fix}.",
         }
         if control.checks:
-            yield ResourceValidationPolicy(name=name, validate=self._alone(control.id), **about)
+            mends = self._mend(control.id) if control.remedies else None
+            yield ResourceValidationPolicy(name=name, validate=self._alone(control.id), remediate=mends, **about)
         if control.in_stack:
             yield StackValidationPolicy(name=f"{name}{IN_STACK}", validate=self._in_stack(control.id), **about)
 
@@ -87,6 +88,25 @@ class Pack:
             self._tell(Result(control, resource, judge_alone(control, resource)), report)
 
         return validate
+
+    def _mend(self, name: str) -> Any:
+        def remediate(args: ResourceValidationArgs) -> Any:
+            """All properties of the resource, changed so that it passes, or nothing.
+
+            The framework asks for it at its level alone; what an exemption holds for, nobody changes.
+            """
+            control = self._controls.get(name)
+            if control is None:
+                return None
+            resource = _resource(args)
+            if any(found.holds(control, resource, self._today) for found in self._settings.exemptions):
+                return None
+            props: Any = args.props
+            for path, value in remedy(control, resource).items():
+                props = placed(props, path, value)
+            return None if props is args.props else props
+
+        return remediate
 
     def _in_stack(self, name: str) -> Any:
         def validate(args: StackValidationArgs, report: ReportViolation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from policies.resources import Resource, Stack
@@ -17,9 +17,12 @@ INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 ALICLOUD_GROUP = "alicloud:ecs/securityGroup:SecurityGroup"
 ALICLOUD_RULE = "alicloud:ecs/securityGroupRule:SecurityGroupRule"
+MOUNTS = "alicloud:nas/accessRule:AccessRule"
+"""Who may mount a file system of NAS: a rule of its port, too."""
 TYPES = (GROUP, DEFAULT_GROUP, RULE, INGRESS, EGRESS, ALICLOUD_RULE)
 """Types that hold rules."""
 
+NFS = 2049
 ALL = (0, 65535)
 ANY_PROTOCOL = frozenset({"-1", "all"})
 PORTLESS = frozenset({"icmp", "icmpv6", "icmp6", "gre", "ah", "esp", "1", "58"})
@@ -94,6 +97,9 @@ def rules(resource: Resource) -> Iterator[Rule]:
         yield _inline("", kind == "ingress", props)
     elif resource.type in {INGRESS, EGRESS}:
         yield _modern(resource)
+    elif resource.type == MOUNTS:
+        networks = [found for path in ("sourceCidrIp", "ipv6SourceCidrIp") if (found := resource.at(path)) is not None]
+        yield Rule("", True, "tcp", (NFS, NFS), networks, [], False, described=False)
     elif resource.type == ALICLOUD_RULE and resource.at("policy") in (None, "accept"):
         yield _alicloud(resource)
 
@@ -152,6 +158,16 @@ def _alicloud(resource: Resource) -> Rule:
         bool(own) or same,
         bool_of(at("description")),
     )
+
+
+def drops_everything_out(resource: Resource) -> bool:
+    """A rule of ECS drops all that would leave to anywhere over IPv4. Raises `Undecided`."""
+    if resource.at("policy") is UNKNOWN:
+        raise Undecided
+    if resource.at("policy") != "drop":
+        return False
+    rule = replace(_alicloud(resource), networks=_some(resource.at("cidrIp")))
+    return not rule.inward and rule.lets_everything and rule.of_the_internet
 
 
 def of_group(group: Resource, stack: Stack) -> Iterator[Rule]:

@@ -68,6 +68,9 @@ class Settings(_Part):
     )
     tls: Literal["1.2", "1.3"] = Field("1.2", description="Least version of TLS; AWS itself takes none below 1.2.")
     cost_tags: tuple[str, ...] = Field((), description="Tags that whatever costs money must have.")
+    tag_values: dict[str, str] = Field(
+        default_factory=dict, description="What level `remediate` sets those of `cost_tags` to that are missing."
+    )
     exemptions: tuple[Exemption, ...] = Field((), description="What is exempt, by whom, why and until when.")
 
     @field_validator("frameworks")
@@ -76,6 +79,12 @@ class Settings(_Part):
         if unknown := [name for name in names if name not in FRAMEWORKS]:
             raise ValueError(f"{', '.join(unknown)}: no such framework. Choose from {', '.join(FRAMEWORKS)}")
         return names
+
+    @model_validator(mode="after")
+    def _values_of_cost_tags(self) -> Settings:
+        if unknown := [name for name in self.tag_values if name not in self.cost_tags]:
+            raise ValueError(f"tag_values: {', '.join(unknown)} isn't among policies:cost_tags. Add it there")
+        return self
 
     @model_validator(mode="after")
     def _no_control_twice(self) -> Settings:

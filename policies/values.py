@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from pulumi_policy import proxy
+from pulumi_policy import proxy, secret
+from pulumi_policy.secret import Secret
+
+PROXIES = (proxy._DictProxy, proxy._ListProxy, secret._DictSecretsProxy, secret._ListSecretsProxy)
+"""What pulumi_policy wraps properties in."""
 
 SENTINELS = frozenset(value for name, value in vars(proxy).items() if name.startswith("UNKNOWN_"))
 """What the engine sends in place of values that aren't known (pulumi_policy.proxy)."""
@@ -48,13 +52,35 @@ def plain(value: Any) -> Any:
         return UNKNOWN if value in SENTINELS else value
     if isinstance(value, float) and value.is_integer():
         return int(value)  # all numbers come over the wire as floats
-    if isinstance(value, proxy._DictProxy | proxy._ListProxy):
+    if isinstance(value, PROXIES):
         value = value["__target"]
+    if isinstance(value, Secret):
+        return plain(value.value)
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):
         return [plain(item) for item in value]
     return value
+
+
+def placed(whole: Any, path: Sequence[str], value: Any) -> Any:
+    """A copy of what the engine sent, with a value set at a path and nothing else changed.
+
+    What isn't known and what is secret stay so; a list grows by an entry where its length is the index.
+    """
+    if isinstance(whole, Secret):
+        return Secret(placed(whole.value, path, value))
+    if isinstance(whole, PROXIES):
+        whole = whole["__target"]
+    if not path:
+        return value
+    name, *rest = path
+    if isinstance(whole, list):
+        index = int(name)
+        entry = whole[index] if index < len(whole) else None
+        return [*whole[:index], placed(entry, rest, value), *whole[index + 1 :]]
+    within = dict(whole or {})
+    return {**within, name: placed(within.get(name), rest, value)}
 
 
 def at(value: Any, path: str) -> Any:

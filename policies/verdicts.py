@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from policies.control import Result, Verdict
+from policies.checks import shown
+from policies.control import Result, Verdict, remedy
 from policies.settings import Exemption, Settings
 
 
@@ -19,6 +20,15 @@ class Settled:
     expired: Exemption | None
 
     @property
+    def remedy(self) -> str:
+        """What level `remediate` would set, in words; empty where it would set nothing."""
+        if self.result.verdict is not Verdict.FAIL or self.exemption:
+            return ""
+        edits = remedy(self.result.control, self.result.resource)
+        told = ", ".join(f"{'.'.join(path)} to {shown(value)}" for path, value in edits.items())
+        return f"level `remediate` sets {told}" if told else ""
+
+    @property
     def words(self) -> str:
         """Where, what and why, with the fix."""
         control = self.result.control
@@ -27,7 +37,9 @@ class Settled:
             for judgement in self.result.gravest
         )
         expired = f" Its exemption by {self.expired.owner} ended on {self.expired.expires}." if self.expired else ""
-        return f"{control.id} {self.result.verdict}: {self.result.resource.name}: {places}. {control.fix}.{expired}"
+        mended = f" Or: {self.remedy}." if self.remedy else ""
+        name = self.result.resource.name
+        return f"{control.id} {self.result.verdict}: {name}: {places}. {control.fix}.{mended}{expired}"
 
 
 def settled(result: Result, settings: Settings, today: datetime.date) -> Settled:

@@ -18,7 +18,8 @@ import boto3
 import yaml
 
 from cli.history import History
-from emulator import cloud, processes
+from cli.workspace import LOCAL
+from emulator import cloud, places, processes
 from trainer import layout
 from trainer.store import S3Store
 
@@ -40,11 +41,12 @@ SMALL_JOB = {
 
 @dataclass
 class Project:
-    """A project folder with one stack, `local`; its file is the shipped one, unchanged, where `job` is None."""
+    """A project folder with one stack; its file is the shipped one, unchanged, where `job` is None."""
 
     folder: Path
     job: dict[str, Any] | None = field(default_factory=lambda: dict(SMALL_JOB))
     nodes: dict[str, Any] = field(default_factory=lambda: {"desired": 2, "max": 4})
+    stack: str = LOCAL
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -61,11 +63,11 @@ class Project:
 
     @property
     def file(self) -> Path:
-        return self.folder / "stacks" / "Pulumi.local.yaml"
+        return self.folder / "stacks" / f"Pulumi.{self.stack}.yaml"
 
     def write(self) -> None:
         """The stack's file as the attributes say."""
-        shipped = CHECKOUT / "stacks" / "Pulumi.local.yaml"
+        shipped = CHECKOUT / "stacks" / self.file.name
         if self.job is None:
             shutil.copy(shipped, self.file)
             return
@@ -75,13 +77,13 @@ class Project:
         self.file.write_text(yaml.safe_dump(stack))
 
     def trainwright(self, *arguments: str, limit_s: float = 240) -> subprocess.CompletedProcess[str]:
-        return self._run([TRAINWRIGHT, *arguments], self._clean(), limit_s)
+        return self._run([TRAINWRIGHT, *arguments, *self._named()], self._clean(), limit_s)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """The command in the background, in a session of its own, its output in a file."""
         with (self.folder / "output.txt").open("wb") as output:
             return subprocess.Popen(
-                [TRAINWRIGHT, *arguments],
+                [TRAINWRIGHT, *arguments, *self._named()],
                 cwd=self.folder,
                 env=self._clean(),
                 stdout=output,
@@ -91,7 +93,8 @@ class Project:
 
     def pulumi(self, *arguments: str, limit_s: float = 120) -> subprocess.CompletedProcess[str]:
         """The engine, as typed by hand in the documented environment."""
-        command = f'eval "$("{TRAINWRIGHT}" env)" && exec pulumi "$@" --stack local --non-interactive --color never'
+        options = f"--stack {self.stack} --non-interactive --color never"
+        command = f'eval "$("{TRAINWRIGHT}" env)" && exec pulumi "$@" {options}'
         return self._run(["bash", "-ec", command, "pulumi", *arguments], self._clean(), limit_s)
 
     def outputs(self) -> dict[str, Any]:
@@ -106,7 +109,7 @@ class Project:
         return boto3.client(
             service,
             endpoint_url=running.endpoint,
-            region_name="us-west-2",
+            region_name="us-west-2" if self.stack == LOCAL else places.REGION,
             aws_access_key_id="test",
             aws_secret_access_key="test",
         )
@@ -150,6 +153,10 @@ class Project:
         return subprocess.run(
             command, cwd=self.folder, env=environment, text=True, capture_output=True, timeout=limit_s, check=False
         )
+
+    def _named(self) -> list[str]:
+        """The option that names the stack, where it isn't the one that needs none."""
+        return [] if self.stack == LOCAL else ["--stack", self.stack]
 
     @staticmethod
     def _clean() -> dict[str, str]:

@@ -78,5 +78,7 @@ def _control(control: Control) -> Iterator[str]:
     yield f"- clouds: {clouds}"
     yield f"- clauses: {mapped or 'none'}"
     yield f"- to mend it: {control.fix}"
+    if control.remedies:
+        yield f"- level `remediate` mends: {', '.join(f'`{kind}`' for kind in sorted(control.remedies))}"
     yield f"- judges: {', '.join(f'`{kind}`' for kind in sorted(control.types))}"
     yield ""

@@ -103,8 +103,15 @@ def _default(field: FieldInfo) -> str:
 
 
 def resources() -> str:
-    """The reference of what a cluster declares on AWS."""
+    """The reference of what a cluster declares."""
     from tools.resources import page  # noqa: PLC0415  the other page doesn't wait for Pulumi
+
+    return f"{MARK}\n{page()}"
+
+
+def clouds() -> str:
+    """What each cloud declares for each key of the stack's file."""
+    from tools.clouds import page  # noqa: PLC0415
 
     return f"{MARK}\n{page()}"
 
@@ -116,7 +123,7 @@ def controls() -> str:
     return f"{MARK}\n{page()}"
 
 
-PAGES = {"stack-file.md": stack_file, "resources.md": resources, "controls.md": controls}
+PAGES = {"stack-file.md": stack_file, "resources.md": resources, "clouds.md": clouds, "controls.md": controls}
 
 
 def main() -> None:

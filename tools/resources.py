@@ -6,56 +6,85 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from components import outputs
 from components.checks import judge
+from components.clouds import CLOUDS
 from components.cluster import TrainingCluster
 from components.cost import cost
 from emulator.provider import naming, schema
+from emulator.provider.wire import UNKNOWN
 from tools.declared import Declared, Resource, declare
 
 CLUSTER = "example"
 """Name of the cluster that is declared; the page has `<cluster>` in its place."""
 
+
+@dataclass(frozen=True)
+class By:
+    """What each cloud writes in its own way."""
+
+    aws: Any
+    alicloud: Any
+
+
 SMALLEST: dict[str, Any] = {
-    "region": "us-west-2",
+    "region": By("us-west-2", "ap-southeast-1"),
     "tags": {"team": "ml"},
-    "network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2b"]},
-    "nodes": {"type": "m6a.large", "image": "ami-00000000000000000", "desired": 2, "max": 4},
+    "network": {"cidr": "10.0.0.0/16", "zones": By(["us-west-2b"], ["ap-southeast-1a"])},
+    "nodes": {
+        "type": By("m6a.large", "ecs.g8a.large"),
+        "image": By("ami-00000000000000000", "m-00000000000000000000"),
+        "desired": 2,
+        "max": 4,
+    },
     "job": {"name": "pretrain", "dataset": "corpus", "batch": 1024},
 }
-"""A stack that asks for nothing that it needn't."""
+"""A stack that asks for nothing that it needn't; on Alibaba Cloud it needs a KMS instance, too (`stack`)."""
 
-PRINCIPAL = "arn:aws:iam::111122223333:role/someone"
+PRINCIPAL = By("arn:aws:iam::111122223333:role/someone", "acs:ram::1234567890123456:role/someone")
 AUDITED = {"audit.enabled": True, "audit.emails": ["ml-platform@example.com"]}
-EFA = {"nodes.type": "p4d.24xlarge"}
+FAST = {"nodes.type": By("p4d.24xlarge", "ecs.ebmgn8v.48xlarge")}
 WAY_OUT = {"network.egress": "endpoints"}
 SCHEDULES = [{"cron": "0 7 * * MON-FRI", "nodes": 4}]
+BROUGHT = {
+    "network": {
+        "zones": SMALLEST["network"]["zones"],
+        "vpc": By("vpc-0123456789abcdef0", "vpc-t4nopxu1zkhn00g5lr2ts"),
+        "subnets": By(["subnet-0123456789abcdef0"], ["vsw-t4ns5fnvk4gn2tws0362a"]),
+        "route_tables": By(["rtb-0123456789abcdef0"], ["vtb-t4n145q7glnuzdvzu2pg"]),
+    }
+}
 
 CASES: dict[str, dict[str, Any]] = {
     "": {},
-    "`nodes.type` with EFA": EFA,
+    "`network.vpc`": BROUGHT,
+    "`nodes.type` with EFA or eRDMA": FAST,
     "`nodes.capacity: reserved`, `nodes.reservation: create`": {
-        **EFA,
+        **FAST,
         "nodes.capacity": "reserved",
         "nodes.reservation": "create",
         "nodes.max": 2,
     },
     "`network.egress: endpoints`": WAY_OUT,
     "`network.egress: nat`": {"network.egress": "nat"},
-    "`nodes.type` with EFA, `network.egress` not `bucket`": {**EFA, **WAY_OUT},
+    "`nodes.type` with EFA or eRDMA, `network.egress` not `bucket`": {**FAST, **WAY_OUT},
     "`scaling`": {**WAY_OUT, "scaling": {}},
     "`scaling.schedules`": {**WAY_OUT, "scaling": {"schedules": SCHEDULES}},
     "`scaling.idle_minutes` or `.queue`": {**WAY_OUT, "scaling": {"idle_minutes": 15, "schedules": SCHEDULES}},
     "`scaling.queue`": {**WAY_OUT, "scaling": {"queue": True}},
-    "`scaling.gpu_target`": {**EFA, **WAY_OUT, "scaling": {"gpu_target": 85}},
+    "`scaling.gpu_target`": {**FAST, **WAY_OUT, "scaling": {"gpu_target": 85}},
     "`storage.warm`": {**WAY_OUT, "storage": {"warm": {}}},
-    "`data_nodes`": {**EFA, "data_nodes": {"type": "i4i.32xlarge"}},
+    "`storage.cold` with `instant-archive`": {
+        "storage.cold": [{"prefix": "runs/ended-0a1b2c3d/", "after_days": 30, "class": "instant-archive"}]
+    },
+    "`data_nodes`": {**FAST, "data_nodes": {"type": By("i4i.32xlarge", "ecs.i4.32xlarge")}},
     "`audit.enabled`": AUDITED,
+    "`audit.lock: compliance`": {**AUDITED, "audit.lock": "compliance"},
     "`audit.budget_usd`": {**AUDITED, "audit.budget_usd": 1000},
     "`security.trainers`": {"security.trainers": [PRINCIPAL]},
     "`security.operators`": {**WAY_OUT, **AUDITED, "security.operators": [PRINCIPAL]},
@@ -69,14 +98,19 @@ HASHED = re.compile(r"-[0-9a-f]{7}$")
 
 def page() -> str:
     """The page."""
-    declared = {case: declare(CLUSTER, stack(changes)) for case, changes in CASES.items()}
-    return "\n".join([*_head(), *_outputs(declared), *_tags(declared), *_resources(declared)]) + "\n"
+    declared = {
+        cloud: {case: declare(CLUSTER, stack(changes, cloud)) for case, changes in CASES.items()} for cloud in CLOUDS
+    }
+    every = [case for cases in declared.values() for case in cases.values()]
+    resources = [line for cloud, cases in declared.items() for line in _resources(CLOUDS[cloud].title, cloud, cases)]
+    return "\n".join([*_head(), *_outputs(every), *_tags(every), *resources]) + "\n"
 
 
-def stack(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the smallest stack, changed at dotted paths."""
-    values = deepcopy(SMALLEST)
-    for path, value in changes.items():
+def stack(changes: Mapping[str, Any], cloud: str = "aws") -> dict[str, Any]:
+    """The values of the smallest stack of a cloud, changed at dotted paths."""
+    own = {"cloud": "alicloud", "security": {"kms_instance": "kst-sgp00000000000000000"}} if cloud == "alicloud" else {}
+    values: dict[str, Any] = {**own, **_of(cloud, SMALLEST)}
+    for path, value in _of(cloud, changes).items():
         *parents, last = path.split(".")
         part = values
         for parent in parents:
@@ -85,27 +119,40 @@ def stack(changes: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def _of(cloud: str, value: Any) -> Any:
+    """A copy of the value, as one cloud writes it."""
+    match value:
+        case By():
+            return _of(cloud, getattr(value, cloud))
+        case dict():
+            return {key: _of(cloud, item) for key, item in value.items()}
+        case list():
+            return [_of(cloud, item) for item in value]
+    return value
+
+
 def _head() -> list[str]:
     return [
-        "# What a cluster declares on AWS",
+        "# What a cluster declares",
         "",
-        "Names, types, tags and outputs of the resources of one `TrainingCluster`, as its component registers them.",
-        "`trainwright preview --stack NAME` counts those of your own stack, without an account.",
+        "Names, types, tags and outputs of the resources of one `TrainingCluster`, as its component registers them: on",
+        "AWS first, then on Alibaba Cloud. [clouds.md](clouds.md) holds the two side by side, key by key of a stack's",
+        "file. `trainwright preview --stack NAME` counts those of your own stack, without an account.",
         "",
         "A name is the one in Pulumi's state; `<cluster>` stands for the stack's name. In the account a resource gets",
         "this name and seven hexadecimal digits, so that its replacement can stand beside it, unless its name there is",
-        "stated; what AWS gives no name is found by its id and its tag `Name`.",
+        "stated; what the cloud gives no name is found by its id and, on AWS, its tag `Name`.",
         "",
     ]
 
 
-def _outputs(declared: Mapping[str, Declared]) -> Iterator[str]:
-    """The stack's outputs, in the words of the component's attributes."""
+def _outputs(every: Sequence[Declared]) -> Iterator[str]:
+    """The stack's outputs, the same on each cloud, in the words of the component's attributes."""
     yield from ("## Outputs", "", "| output | what |", "|---|---|")
     described = _described()
-    for output in dict.fromkeys(output for case in declared.values() for output in case.outputs):
+    for output in dict.fromkeys(output for case in every for output in case.outputs):
         yield f"| `{output}` | {described[_snake(output)]} |"
-    plan, _ = judge(CLUSTER, stack(EFA | {"nodes.desired": 8, "nodes.max": 16}))
+    plan, _ = judge(CLUSTER, stack(FAST | {"nodes.desired": 8, "nodes.max": 16}))
     yield from ("", "`cost`, for 8 to 16 nodes of p4d.24xlarge, in US dollars from low to high:", "")
     yield from ("| key | value |", "|---|---|")
     for key, value in cost(plan).outputs().items():
@@ -141,23 +188,23 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _tags(declared: Mapping[str, Declared]) -> Iterator[str]:
+def _tags(every: Sequence[Declared]) -> Iterator[str]:
     """The tags that all have, and what carries none though it could."""
     yield from ("## Tags", "", "What can carry tags has these, and those of `tags` in the stack's file:", "")
     yield from ("| tag | value | on |", "|---|---|---|")
-    found = [(one, tags) for case in declared.values() for one in case.resources if (tags := _tags_of(one))]
-    own = set(SMALLEST["tags"])
+    found = [(one, tags) for case in every for one in case.resources if (tags := _tags_of(one))]
+    own = {"team"}
     for key in sorted({key for _, tags in found for key in tags} - own):
         values = {tags[key] for _, tags in found if key in tags}
         value = f"`{_renamed(values.pop())}`" if len(values) == 1 else "stated below"
         yield f"| `{key}` | {value} | {'all' if all(key in tags for _, tags in found) else 'some'} |"
-    launched = [one for case in declared.values() for one in case.resources if "tagSpecifications" in one.inputs]
+    launched = [one for case in every for one in case.resources if "tagSpecifications" in one.inputs]
     kinds = sorted({spec["resourceType"] for one in launched for spec in one.inputs["tagSpecifications"]})
     named = ", ".join(f"{kind.replace('-', ' ')}s" for kind in kinds)
-    yield from ("", f"What a launch template makes carries them too: {named}.", "")
+    yield from ("", f"What a launch template makes carries them too: on AWS {named}.", "")
 
 
-def _resources(declared: Mapping[str, Declared]) -> Iterator[str]:
+def _resources(title: str, cloud: str, declared: Mapping[str, Declared]) -> Iterator[str]:
     """A table for each service: what is always there first, then what a stack asks for."""
     rows: dict[tuple[str, str], tuple[str, Resource]] = {}
     for case, found in declared.items():
@@ -166,28 +213,30 @@ def _resources(declared: Mapping[str, Declared]) -> Iterator[str]:
     services: dict[str, list[tuple[str, str, Resource]]] = {}
     for (token, name), (case, one) in rows.items():
         package, module, _ = token.split(":")
-        service = module.partition("/")[0] if package == "aws" else "pulumi"
+        service = module.partition("/")[0] if package == cloud else "pulumi"
         services.setdefault(service, []).append((case, name, one))
     order = list(declared)
-    yield from ("## Resources", "", "Without a condition, they are part of every cluster.", "")
+    yield from (f"## Resources on {title}", "", "Without a condition, they are part of every cluster.", "")
     for service in sorted(services, key=lambda name: (name == "pulumi", name)):
-        yield from (f"### {service}", "", "| name | type | in the account | tags | only with |")
+        yield from (f"### {title}: {service}", "", "| name | type | in the account | tags | only with |")
         yield "|---|---|---|---|---|"
         for case, name, one in sorted(services[service], key=lambda row: (order.index(row[0]), row[2].type, row[1])):
-            cells = (f"`{_renamed(name)}`", f"`{one.type}`", _in_the_account(one), _tagged(one), case)
+            cells = (f"`{_renamed(name)}`", f"`{one.type}`", _in_the_account(one, cloud), _tagged(one), case)
             yield f"| {' | '.join(cells)} |"
         yield ""
 
 
-def _in_the_account(one: Resource) -> str:
+def _in_the_account(one: Resource, cloud: str) -> str:
     """The name that the cloud knows it by, where the program states one or the provider makes one."""
-    if not one.type.startswith("aws:"):
+    if not one.type.startswith(f"{cloud}:"):
         return ""
-    kind = schema.resource_type(one.type)
-    if not (key := naming.naming_property(kind)):
-        return ""
-    stated = one.inputs.get(key)
-    return f"`{_renamed(stated)}`" if isinstance(stated, str) else "name and digits"
+    made = naming.naming_property(schema.resource_type(one.type))
+    kind = one.type.rpartition(":")[2].lower()
+    own = [key for key in one.inputs if key.endswith("Name") and kind.endswith(key.removesuffix("Name").lower())]
+    stated = next((one.inputs[key] for key in (made, *own) if key and isinstance(one.inputs.get(key), str)), "")
+    if stated and stated != UNKNOWN:
+        return f"`{_renamed(HASHED.sub('-…', stated))}`"
+    return "name and digits" if made else ""
 
 
 def _tagged(one: Resource) -> str:

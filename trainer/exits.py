@@ -15,5 +15,5 @@ QUARANTINED = 78
 STAGE_FAILED = 70
 """User-data could not bring the agent up: no metadata, no credentials, bundle absent or altered."""
 
-STEP_FAILED = {"identify": 71, "storage": 72, "fabric": 73, "health": 74, "peers": 76, "launch": 77}
+STEP_FAILED = {"identify": 71, "harden": 79, "storage": 72, "fabric": 73, "health": 74, "peers": 76, "launch": 77}
 """A required boot step failed; one code a step, so that a console log alone says which."""

@@ -86,6 +86,15 @@ def dataset_prefix(name: str) -> str:
     return f"datasets/{name}"
 
 
+SEEN = "seen/"
+"""When nodes were first seen, by the bucket's clock, on clouds that don't tell when they were launched."""
+
+
+def seen(node: str) -> str:
+    """The key of an empty object that a node writes once."""
+    return f"{SEEN}{node}"
+
+
 def card(node: str) -> str:
     """A node's card: address, age, slots, state. Rewritten only when one of them changes."""
     return f"{MEMBERS}{node}/card.json"

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Protocol
 
 TIMEOUT_S = 2
 TOKEN_TTL_S = 21600
@@ -16,7 +17,10 @@ TOKEN_TTL_S = 21600
 
 @dataclass(frozen=True)
 class Identity:
-    """What the cloud says a node is. `launched` is the control plane's time, ISO 8601, so it orders nodes fairly."""
+    """What the cloud says a node is. `launched` is the control plane's time, ISO 8601, so it orders nodes fairly.
+
+    It is empty where the cloud doesn't say.
+    """
 
     node: str
     address: str
@@ -28,49 +32,41 @@ class Identity:
         return f"{self.node}, {self.type} in {self.zone}, {self.address}"
 
 
-class Ec2Metadata:
-    """Amazon's service, version 2 (EC2 user guide, "Use IMDSv2"). Raises `OSError` while it can't be reached."""
-
-    def __init__(self, endpoint: str | None = None) -> None:
-        default = "http://169.254.169.254"
-        self.endpoint = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", default)
-        self._token = ""
-        self._token_until = 0.0
+class Metadata(Protocol):
+    """What a node asks. Each call may raise `OSError`, or `http.client.HTTPException`, while the service is away."""
 
     def identity(self) -> Identity:
         """Who this node is, from the identity document."""
-        document = json.loads(self.get("dynamic/instance-identity/document") or "{}")
-        return Identity(
-            node=document["instanceId"],
-            address=document["privateIp"],
-            launched=document["pendingTime"],
-            type=document["instanceType"],
-            zone=document["availabilityZone"],
-        )
 
     def interruption(self) -> str | None:
-        """When this node is taken away, as the service says it, or None. Notice comes two minutes ahead at best."""
-        notice = self.get("meta-data/spot/instance-action")
-        return str(json.loads(notice)["time"]) if notice else None
+        """When the cloud takes this node away, as the service says it, or None."""
 
     def terminating(self) -> bool:
-        """Whether the auto scaling group ends this node (Auto Scaling user guide, "Retrieve the target lifecycle state
-        through instance metadata").
-        """
-        return self.get("meta-data/autoscaling/target-lifecycle-state") == "Terminated"
+        """Whether the group that the node belongs to ends it, as far as this service tells."""
 
     def at_risk(self) -> str | None:
-        """Since when a spot node is likely to be taken away, or None (EC2 user guide, "Rebalance recommendations")."""
-        notice = self.get("meta-data/events/recommendations/rebalance")
-        return str(json.loads(notice)["noticeTime"]) if notice else None
+        """Since when a spot node is likely to be taken away, or None."""
+
+
+class Tokened:
+    """A service whose values take a token that is asked for first. Raises `OSError` while it can't be reached."""
+
+    variable: str
+    """The environment variable that has another endpoint than the cloud's, if any."""
+
+    default: str
+    token_header: str
+
+    def __init__(self, endpoint: str | None = None) -> None:
+        self.endpoint = endpoint or os.environ.get(self.variable, self.default)
+        self._token = ""
+        self._token_until = 0.0
 
     def get(self, path: str) -> str | None:
         """The value at a path below `/latest/`, or None where there is none."""
         if time.monotonic() >= self._token_until:
             self._renew()
-        request = urllib.request.Request(
-            f"{self.endpoint}/latest/{path}", headers={"X-aws-ec2-metadata-token": self._token}
-        )
+        request = urllib.request.Request(f"{self.endpoint}/latest/{path}", headers={self.token_header: self._token})
         try:
             return self._read(request)
         except urllib.error.HTTPError as error:
@@ -81,7 +77,7 @@ class Ec2Metadata:
 
     def _renew(self) -> None:
         request = urllib.request.Request(f"{self.endpoint}/latest/api/token", method="PUT")
-        request.add_header("X-aws-ec2-metadata-token-ttl-seconds", str(TOKEN_TTL_S))
+        request.add_header(f"{self.token_header}-ttl-seconds", str(TOKEN_TTL_S))
         self._token = self._read(request)
         self._token_until = time.monotonic() + TOKEN_TTL_S / 2
 
@@ -90,3 +86,88 @@ class Ec2Metadata:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             content: bytes = answer.read()
         return content.decode()
+
+
+class Ec2Metadata(Tokened):
+    """Amazon's service, version 2 (EC2 user guide, "Use IMDSv2")."""
+
+    variable = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+    default = "http://169.254.169.254"
+    token_header = "X-aws-ec2-metadata-token"  # noqa: S105  a header's name
+
+    def identity(self) -> Identity:
+        """See `Metadata.identity`."""
+        document = json.loads(self.get("dynamic/instance-identity/document") or "{}")
+        return Identity(
+            node=document["instanceId"],
+            address=document["privateIp"],
+            launched=document["pendingTime"],
+            type=document["instanceType"],
+            zone=document["availabilityZone"],
+        )
+
+    def interruption(self) -> str | None:
+        """See `Metadata.interruption`. Notice comes two minutes ahead at best."""
+        notice = self.get("meta-data/spot/instance-action")
+        return str(json.loads(notice)["time"]) if notice else None
+
+    def terminating(self) -> bool:
+        """See `Metadata.terminating` (Auto Scaling user guide, "Retrieve the target lifecycle state through instance
+        metadata").
+        """
+        return self.get("meta-data/autoscaling/target-lifecycle-state") == "Terminated"
+
+    def at_risk(self) -> str | None:
+        """See `Metadata.at_risk` (EC2 user guide, "Rebalance recommendations")."""
+        notice = self.get("meta-data/events/recommendations/rebalance")
+        return str(json.loads(notice)["noticeTime"]) if notice else None
+
+
+class EcsMetadata(Tokened):
+    """Alibaba Cloud's service, in its security hardening mode (ECS user guide, "Instance metadata").
+
+    It says neither when an instance was launched nor what a scaling group is about to do with it.
+    """
+
+    variable = "TRAINWRIGHT_ECS_METADATA"
+    default = "http://100.100.100.200"
+    token_header = "X-aliyun-ecs-metadata-token"  # noqa: S105  a header's name
+
+    def identity(self) -> Identity:
+        """See `Metadata.identity` (ECS user guide, "Instance identities")."""
+        document = json.loads(self.get("dynamic/instance-identity/document") or "{}")
+        return Identity(
+            node=document["instance-id"],
+            address=document["private-ipv4"],
+            launched="",
+            type=document["instance-type"],
+            zone=document["zone-id"],
+        )
+
+    def interruption(self) -> str | None:
+        """See `Metadata.interruption`. Notice of a preemptible instance's release comes five minutes ahead."""
+        notice = self.get("meta-data/instance/spot/termination-time")
+        return notice.strip() if notice else None
+
+    def terminating(self) -> bool:
+        """See `Metadata.terminating`: this service never tells."""
+        return False
+
+    def at_risk(self) -> str | None:
+        """See `Metadata.at_risk`: Alibaba Cloud gives no such advice."""
+        return None
+
+    def answers_without_token(self) -> bool:
+        """Whether it still tells who doesn't show a token, which any proxy on the node could be made to ask."""
+        try:
+            self._read(urllib.request.Request(f"{self.endpoint}/latest/meta-data/instance-id"))
+        except urllib.error.HTTPError as error:
+            if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                return False
+            raise
+        return True
+
+
+def open_metadata(cloud: str) -> Ec2Metadata | EcsMetadata:
+    """The service of a cloud: `aws` or `alicloud`."""
+    return EcsMetadata() if cloud == "alicloud" else Ec2Metadata()

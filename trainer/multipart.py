@@ -1,8 +1,8 @@
 """Large files into a bucket in parts: a killed upload goes on where it was, and no part counts that arrived altered.
 
 S3 keeps the parts of an upload until it is completed or aborted, and refuses a part that hasn't the SHA-256 sent with
-it (S3 user guide, "Checking object integrity in Amazon S3"). How a file is cut is a function of its size alone, so that
-whoever comes later cuts it the same.
+it (S3 user guide, "Checking object integrity in Amazon S3"); OSS does so by its MD5. How a file is cut is a function of
+its size alone, so that whoever comes later cuts it the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from trainer.dialects import S3, Dialect, md5
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -54,7 +56,12 @@ def pieces(path: Path) -> list[Piece]:
     return [Piece(number, path, start, min(step, size - start)) for number, start in enumerate(starts, start=1)]
 
 
-def upload(client: S3Client, bucket: str, key: str, path: Path) -> None:
+UNTOLD = {"AccessDenied", "NoSuchUpload", "NotImplemented", "MethodNotAllowed"}
+"""Answers to who asks for uploads that are pending, which mean that it can't know of any. That OSS lists them is not
+among what it says of S3's API."""
+
+
+def upload(client: S3Client, bucket: str, key: str, path: Path, dialect: Dialect = S3) -> None:
     """Write a file as one object; parts that an upload cut off before has left there are not sent again.
 
     Raises botocore's errors. The parts sent until then stay, for a next call or for `abandon`.
@@ -62,11 +69,11 @@ def upload(client: S3Client, bucket: str, key: str, path: Path) -> None:
     cut = pieces(path)
     if len(cut) == 1:
         content = cut[0].read()
-        checksum = b64encode(hashlib.sha256(content).digest()).decode()
-        client.put_object(Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum)
+        proof: dict[str, Any] = {**dialect.proof(content)}
+        client.put_object(Bucket=bucket, Key=key, Body=content, **proof)
         return
-    upload_id, there = _pending(client, bucket, key)
-    send = partial(_send, client, bucket, key, upload_id, there)
+    upload_id, there = _pending(client, bucket, key, dialect)
+    send = partial(_send, client, bucket, key, upload_id, there, dialect)
     with ThreadPoolExecutor(SENDERS, "upload") as pool:
         parts = list(pool.map(send, cut))
     client.complete_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": parts})
@@ -83,7 +90,7 @@ def abandon(client: S3Client, bucket: str, prefix: str) -> None:
         for key, upload_id in list(_uploads(client, bucket, prefix)):
             client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
     except ClientError as error:
-        if error.response.get("Error", {}).get("Code") not in {"AccessDenied", "NoSuchUpload"}:
+        if error.response.get("Error", {}).get("Code") not in UNTOLD:
             raise
 
 
@@ -98,32 +105,40 @@ def is_content(path: Path, head: HeadObjectOutputTypeDef) -> bool:
     cut = pieces(path)
     if "ChecksumSHA256" in head:  # with `-` and the number of parts behind it, where it was sent in parts
         return head["ChecksumSHA256"].partition("-")[0] == b64encode(_digest(cut, hashlib.sha256)).decode()
-    return head["ETag"].strip('"').partition("-")[0] == _digest(cut, _md5).hex()
+    return head["ETag"].strip('"').partition("-")[0] == _digest(cut, md5).hex()
 
 
 def _send(
-    client: S3Client, bucket: str, key: str, upload_id: str, there: Mapping[int, PartTypeDef], piece: Piece
+    client: S3Client,
+    bucket: str,
+    key: str,
+    upload_id: str,
+    there: Mapping[int, PartTypeDef],
+    dialect: Dialect,
+    piece: Piece,
 ) -> CompletedPartTypeDef:
     """Send a part, unless the upload has the same already."""
     content = piece.read()
-    checksum = b64encode(hashlib.sha256(content).digest()).decode()
+    proof: dict[str, Any] = {**dialect.proof(content)}
     held = there.get(piece.number)
-    if held is not None and _is_same(held, content, checksum):
+    if held is not None and _is_same(held, content):
         etag = held["ETag"]
     else:
         etag = client.upload_part(
-            Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=piece.number, Body=content, ChecksumSHA256=checksum
+            Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=piece.number, Body=content, **proof
         )["ETag"]
-    return {"PartNumber": piece.number, "ETag": etag, "ChecksumSHA256": checksum}
+    if not dialect.keeps_sha256:
+        return {"PartNumber": piece.number, "ETag": etag}
+    return {"PartNumber": piece.number, "ETag": etag, "ChecksumSHA256": proof["ChecksumSHA256"]}
 
 
-def _is_same(held: PartTypeDef, content: bytes, checksum: str) -> bool:
+def _is_same(held: PartTypeDef, content: bytes) -> bool:
     if "ChecksumSHA256" in held:
-        return held["ChecksumSHA256"] == checksum
-    return held["ETag"].strip('"') == _md5(content).hexdigest()
+        return held["ChecksumSHA256"] == b64encode(hashlib.sha256(content).digest()).decode()
+    return held["ETag"].strip('"').lower() == md5(content).hexdigest()
 
 
-def _pending(client: S3Client, bucket: str, key: str) -> tuple[str, dict[int, PartTypeDef]]:
+def _pending(client: S3Client, bucket: str, key: str, dialect: Dialect) -> tuple[str, dict[int, PartTypeDef]]:
     """The upload of this key to go on with, and the parts that it has; a new one where none is pending.
 
     Who may not list uploads begins anew each time.
@@ -136,9 +151,10 @@ def _pending(client: S3Client, bucket: str, key: str) -> tuple[str, dict[int, Pa
                 pages = client.get_paginator("list_parts").paginate(Bucket=bucket, Key=key, UploadId=upload_id)
                 return upload_id, {part["PartNumber"]: part for page in pages for part in page.get("Parts", [])}
     except ClientError as error:
-        if error.response.get("Error", {}).get("Code") not in {"AccessDenied", "NoSuchUpload"}:
+        if error.response.get("Error", {}).get("Code") not in UNTOLD:
             raise
-    return client.create_multipart_upload(Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256")["UploadId"], {}
+    kept: dict[str, Any] = {"ChecksumAlgorithm": "SHA256"} if dialect.keeps_sha256 else {}
+    return client.create_multipart_upload(Bucket=bucket, Key=key, **kept)["UploadId"], {}
 
 
 def _uploads(client: S3Client, bucket: str, prefix: str) -> Iterator[tuple[str, str]]:
@@ -152,6 +168,3 @@ def _digest(cut: Sequence[Piece], algorithm: Callable[[bytes], Any]) -> bytes:
     sums: list[bytes] = [algorithm(piece.read()).digest() for piece in cut]
     whole: bytes = sums[0] if len(cut) == 1 else algorithm(b"".join(sums)).digest()
     return whole
-
-
-_md5 = partial(hashlib.md5, usedforsecurity=False)

@@ -1,8 +1,8 @@
 """The object store: one interface, over an S3-compatible bucket or a folder.
 
-`open_store` takes `s3://bucket/prefix`, a `file://` URL or a folder's path. Both kinds mean the same by every call, so
-that the trainer runs under plain `torchrun` on a laptop with the code that it has on a cluster. Keys are relative to
-the store's prefix.
+`open_store` takes `s3://bucket/prefix`, `oss://bucket/prefix`, a `file://` URL or a folder's path. Both kinds mean the
+same by every call, so that the trainer runs under plain `torchrun` on a laptop with the code that it has on a cluster.
+Keys are relative to the store's prefix.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from trainer import multipart
+from trainer.dialects import DIALECTS, S3, Dialect
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -220,26 +221,27 @@ def _copy(source: Path, target: Path, temporary_for: Any) -> None:
 
 
 class S3Store(Store):
-    """A prefix in a bucket, through boto3. Endpoint, region and credentials are found as boto3 finds them."""
+    """A prefix in a bucket, through boto3, of S3 or of a service that speaks its API in a dialect of its own."""
 
     def __init__(
-        self, bucket: str, prefix: str = "", client: S3Client | None = None, *, patience: Patience | None = None
+        self,
+        bucket: str,
+        prefix: str = "",
+        client: S3Client | None = None,
+        *,
+        patience: Patience | None = None,
+        dialect: Dialect = S3,
     ) -> None:
         self.bucket = bucket
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self.client = client or self._connect(patience or Patience())
+        self.dialect = dialect
+        self.client = client or dialect.connect(_limits(patience or Patience()))
+        self._claims = self._bucket_of_claims() if dialect.claims else None
 
-    @staticmethod
-    def _connect(patience: Patience) -> S3Client:
-        import boto3  # noqa: PLC0415  a worker that keeps its files in a folder never pays for this import
-        from botocore.config import Config  # noqa: PLC0415
-
-        config = Config(
-            connect_timeout=patience.connect_s,
-            read_timeout=patience.read_s,
-            retries={"mode": "standard", "total_max_attempts": patience.attempts},
-        )
-        return boto3.client("s3", config=config)
+    def _bucket_of_claims(self) -> S3Store:
+        """Where objects can be created only if absent, as they can't in this bucket."""
+        plain = replace(self.dialect, claims="")
+        return S3Store(f"{self.bucket}{self.dialect.claims}", self.prefix, self.client, dialect=plain)
 
     def get(self, key: str) -> bytes:
         """See `Store.get`."""
@@ -248,6 +250,8 @@ class S3Store(Store):
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
         """See `Store.put`."""
+        if if_absent and self._claims:
+            return self._put_first(self._claims, key, data)
         condition: dict[str, Any] = {"IfNoneMatch": "*"} if if_absent else {}
         try:
             with self._translated(key):
@@ -255,6 +259,16 @@ class S3Store(Store):
         except _Refused:
             return False
         return True
+
+    def _put_first(self, claims: S3Store, key: str, data: bytes) -> bool:
+        """Write what was claimed first. Who comes second sees to that too: the first may be gone before it has."""
+        if self.exists(key):
+            return False
+        first = claims.put(key, data, if_absent=True)
+        if first or not self.exists(key):
+            with suppress(Missing):  # unless it has been deleted since
+                self.put(key, data if first else claims.get(key))
+        return first
 
     def list(self, prefix: str = "") -> list[Entry]:
         """See `Store.list`."""
@@ -281,13 +295,16 @@ class S3Store(Store):
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
+        if self._claims:
+            # First: an object without its claim stands, but a claim without its object would bring that back.
+            self._claims.delete(key)
         with self._translated(key):
             self.client.delete_object(Bucket=self.bucket, Key=self.prefix + key)
 
     def upload(self, path: Path, key: str) -> None:
         """See `Store.upload`."""
         with self._translated(key):
-            multipart.upload(self.client, self.bucket, self.prefix + key, path)
+            multipart.upload(self.client, self.bucket, self.prefix + key, path, self.dialect)
 
     def abandon(self, prefix: str) -> None:
         """See `Store.abandon`."""
@@ -295,11 +312,14 @@ class S3Store(Store):
             multipart.abandon(self.client, self.bucket, self.prefix + prefix)
 
     def holds(self, key: str, path: Path) -> bool:
-        """See `Store.holds`."""
+        """See `Store.holds`. A service that keeps no SHA-256 is read from, unless the size tells already."""
+        ask: dict[str, Any] = {"ChecksumMode": "ENABLED"} if self.dialect.keeps_sha256 else {}
         try:
             with self._translated(key):
-                head = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key, ChecksumMode="ENABLED")
-                return multipart.is_content(path, head)
+                head = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key, **ask)
+                if self.dialect.keeps_sha256:
+                    return multipart.is_content(path, head)
+            return head["ContentLength"] == path.stat().st_size and self.sha256(key) == sha256_file(path)
         except Missing:
             return False
 
@@ -319,7 +339,7 @@ class S3Store(Store):
 
     def url(self, key: str = "") -> str:
         """See `Store.url`."""
-        return f"s3://{self.bucket}/{self.prefix}{key}".rstrip("/")
+        return f"{self.dialect.scheme}://{self.bucket}/{self.prefix}{key}".rstrip("/")
 
     @contextmanager
     def _translated(self, key: str) -> Iterator[None]:
@@ -341,29 +361,43 @@ class S3Store(Store):
             raise kind(f"{self.url(key)}: {said}") from error
 
 
+def _limits(patience: Patience) -> dict[str, Any]:
+    """What botocore's `Config` calls it."""
+    return {
+        "connect_timeout": patience.connect_s,
+        "read_timeout": patience.read_s,
+        "retries": {"mode": "standard", "total_max_attempts": patience.attempts},
+    }
+
+
 class _Refused(StoreError):
     """A conditional write found an object there."""
 
 
 def _refusal(code: str, status: int) -> type[StoreError]:
-    """What an error of the S3 API means (S3 API reference, "List of error codes")."""
+    """What an error of the S3 API means (S3 API reference, "List of error codes"; OSS has a word of its own)."""
     if code in {"NoSuchKey", "404", "NotFound"}:
         return Missing
-    if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
+    if code in {"PreconditionFailed", "ConditionalRequestConflict", "FileAlreadyExists"}:
         return _Refused
     return Unavailable if status >= 500 or code in {"SlowDown", "RequestTimeout"} else StoreError
 
 
 def open_store(url: str | Path, patience: Patience | None = None) -> Store:
-    """The store at `url`: `s3://bucket/prefix`, `file:///folder` or a folder's path. Raises `ValueError` for others."""
+    """The store at `url`: `s3://bucket/prefix`, `oss://…`, `file:///folder` or a folder's path.
+
+    Raises `ValueError` for others.
+    """
     parts = urlparse(str(url))
-    if parts.scheme == "s3":
-        return S3Store(parts.netloc, parts.path, patience=patience)
+    if dialect := DIALECTS.get(parts.scheme):
+        return S3Store(parts.netloc, parts.path, patience=patience, dialect=dialect)
     if parts.scheme == "file":
         return FileStore(Path(unquote(parts.path)))
     if parts.scheme == "":
         return FileStore(Path(url))
-    raise ValueError(f"{url}: not a store: use s3://bucket/prefix, file:///folder or a folder's path")
+    raise ValueError(
+        f"{url}: not a store: use s3://bucket/prefix, oss://bucket/prefix, file:///folder or a folder's path"
+    )
 
 
 def sha256_file(path: Path) -> str:

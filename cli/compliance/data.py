@@ -60,6 +60,7 @@ def _result(one: Settled) -> dict[str, Any]:
         "breach": one.breach,
         "exemption": _exemption(one.exemption) if one.exemption else None,
         "expired": _exemption(one.expired) if one.expired else None,
+        "remedy": one.remedy or None,
         "judgements": [
             {"verdict": str(judgement.verdict), "path": judgement.path, "reason": judgement.reason}
             for judgement in one.result.judgements

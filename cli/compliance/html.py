@@ -152,7 +152,7 @@ def _control(judged: Judged) -> str:
 def _row(ones: list[Settled]) -> list[str]:
     """Resources of one type of which the same is said, each by its name: a reviewer asks which."""
     one = ones[0]
-    told = [*words.places(one)[: words.MOST_PLACES], *filter(None, [words.expired(one), words.exempt(one)])]
+    told = [*words.places(one)[: words.MOST_PLACES], *filter(None, [words.expired(one), words.exempt(one), one.remedy])]
     left = len(words.places(one)) - words.MOST_PLACES
     if left > 0:
         told.append(f"and {counted(left, 'place')} more")

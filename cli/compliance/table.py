@@ -109,7 +109,7 @@ def _resources(ones: list[Settled]) -> RenderableType:
     lines += [Text(plain(line)) for line in found[: words.MOST_PLACES]]
     if len(found) > words.MOST_PLACES:
         lines.append(Text(f"and {counted(len(found) - words.MOST_PLACES, 'place')} more", style="dim"))
-    lines += [Text(plain(line), style="yellow") for line in (words.expired(one), words.exempt(one)) if line]
+    lines += [Text(plain(line), style="yellow") for line in (words.expired(one), words.exempt(one), one.remedy) if line]
     return Group(lines[0], *(_indented(line) for line in lines[1:]))
 
 

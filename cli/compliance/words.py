@@ -20,7 +20,7 @@ def alike(told: Iterable[Settled]) -> list[list[Settled]]:
     """The results, those together of which the same is said: of one type, and for the same reasons."""
     groups: dict[tuple[object, ...], list[Settled]] = {}
     for one in told:
-        key = (one.result.resource.type, one.result.verdict, one.exemption, one.expired, *places(one))
+        key = (one.result.resource.type, one.result.verdict, one.exemption, one.expired, one.remedy, *places(one))
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 

@@ -1,8 +1,8 @@
 """Erasing for good what a cluster knows of a run, a dataset or a person, and a certificate of what was done.
 
 Nothing is deleted before a summary was shown and agreed to. Names and tags decide what is deleted (`scope`), the cloud
-does it (`aws`), a new listing tells what is left, and a certificate says all of that (`certificate`). The same command
-goes on where something couldn't be deleted. See docs/erasure.md.
+does it (`aws`, `alicloud`), a new listing tells what is left, and a certificate says all of that (`certificate`). The
+same command goes on where something couldn't be deleted. See docs/erasure.md.
 """
 
 from __future__ import annotations

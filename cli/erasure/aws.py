@@ -1,8 +1,7 @@
-"""What erasing asks of AWS. Alibaba Cloud's twin, over OSS and its KMS, is not there yet: the `Cloud` is the same."""
+"""What erasing asks of AWS. `alicloud` is its twin."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -13,8 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import aws
-from cli.erasure.scope import LARGEST_RECORD, Hold, Mirror, Retired, Upload, Version
-from cli.errors import Refused
+from cli.erasure.scope import LARGEST_RECORD, PLAIN, Hold, Mirror, Retired, Upload, Version
 from cli.words import plain
 
 AT_ONCE = 16
@@ -23,9 +21,6 @@ AT_ONCE = 16
 ALGORITHM = "ECDSA_SHA_256"
 MOST_PAGES = 100
 """Of associations, a hundred each or so; an account has a few."""
-
-PLAIN = re.compile(r"[^\x00-\x1f\x7f\ufffe\uffff]+")
-"""Keys that a list in XML can name (XML 1.0, "Characters"); others are deleted one by one."""
 
 LEAVING = {"PendingDeletion", "PendingReplicaDeletion"}
 
@@ -49,7 +44,7 @@ class Aws:
 
     def caller(self) -> str:
         """See `Cloud.caller`."""
-        return aws.caller()
+        return aws.Aws(self.region).caller()
 
     def replicas(self, bucket: str) -> list[str]:
         """See `Cloud.replicas`. Rules that are disabled count: they may have made copies before."""
@@ -181,7 +176,7 @@ class Aws:
             return Hold(f"locked ({head['ObjectLockMode'].lower()})", _iso(until))
         return None
 
-    def mirrors(self, bucket: str, prefix: str) -> list[Mirror]:
+    def mirrors(self, cluster: str, bucket: str, prefix: str) -> list[Mirror]:  # noqa: ARG002  by bucket is enough
         """See `Cloud.mirrors`. Only an association that is available imports (FSx API, DataRepositoryAssociation)."""
         with aws.refusals(f"which file systems mirror bucket {bucket}"):
             client, links = self._client("fsx"), []
@@ -243,13 +238,17 @@ class Aws:
         with aws.refusals(f"a place in bucket {bucket}"):
             self._client("s3").put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
 
+    def url(self, bucket: str, key: str) -> str:
+        """See `Cloud.url`."""
+        return f"s3://{bucket}/{key}"
 
-def asked_for(key: str) -> Aws:
-    """Who is asked for the key of an ARN, in its own region. Raises `Refused` where it is none of KMS's."""
-    match = re.fullmatch(r"arn:aws[a-z-]*:kms:([a-z0-9-]+):[0-9]{12}:key/[A-Za-z0-9-]+", key)
-    if not match:
-        raise Refused(f"'{plain(key)}' is no key of AWS")
-    return Aws(match[1])
+    def to_end(self, group: str) -> str:
+        """See `Cloud.to_end`."""
+        return f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity 0"
+
+    def to_restore(self, key: str) -> str:
+        """See `Cloud.to_restore`."""
+        return f"aws kms cancel-key-deletion --key-id {key.rpartition('/')[2]}"
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -70,12 +70,14 @@ def message(body: Mapping[str, Any]) -> bytes:
 
 
 def issue(body: Mapping[str, Any], cloud: Cloud, signer: Signer | None) -> bytes:
-    """The certificate as it is written, signed where there is a signer. Raises `Refused`."""
+    """The certificate as it is written, signed where there is a signer. Raises `Refused`, also for a bad signature."""
     said = {**body, "signer": None}
     if signer is None:
         return _written(said, None)
     said["signer"] = {"key": signer.key, "algorithm": ALGORITHM, "public": base64.b64encode(signer.public).decode()}
-    return _written(said, cloud.sign(signer.key, message(said)))
+    signature = cloud.sign(signer.key, message(said))
+    check(Read(said, signature, signer))
+    return _written(said, signature)
 
 
 def _written(body: Mapping[str, Any], signature: bytes | None) -> bytes:

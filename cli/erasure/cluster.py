@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cli.erasure.clouds import cloud_of
 from cli.erasure.scope import Cloud
-from cli.errors import Refused
 from cli.workspace import Workspace
 from trainer.node.queue import Queue
 
@@ -30,15 +30,13 @@ class Cluster:
     warm: bool = False
     window_days: int = 7
     queue: Queue | None = field(default=None, compare=False)
+    cloud: str = "aws"
 
     @staticmethod
     def of(workspace: Workspace) -> Cluster:
-        """The stack's, as it is up; boto3 is led to its cloud. Raises `Refused`."""
+        """The stack's, as it is up; clients are led to its cloud. Raises `Refused`."""
         outputs = workspace.outputs
         spec = workspace.plan()[0].spec
-        if spec.cloud != "aws":
-            raise Refused(f"erase works on AWS; the store of {spec.cloud} is not there yet. Nothing was erased")
-        workspace.bucket()
         queue = workspace.queue() if "queueUrl" in outputs else None
         return Cluster(
             workspace.stack,
@@ -53,14 +51,13 @@ class Cluster:
             spec.storage.warm is not None,
             30 if spec.production else 7,
             queue,
+            spec.cloud,
         )
 
 
 def at_hand(stack: str, out: Path | None) -> tuple[Cluster, Cloud, Path]:
     """The stack's cluster, its cloud, and where its certificate goes: a file whose name tells of no person."""
-    from cli.erasure.aws import Aws  # noqa: PLC0415  each cloud's is loaded for its own clusters only
-
     workspace = Workspace(stack)
     cluster = Cluster.of(workspace)
     name = f"erasure-{stack}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
-    return cluster, Aws(cluster.region), out or workspace.home / "erasures" / name
+    return cluster, cloud_of(workspace.account), out or workspace.home / "erasures" / name

@@ -81,8 +81,8 @@ def _retire(work: Work) -> Retired:
         work.say("  The stack has no key that signs (`audit.enabled`): the certificate will not be signed", "yellow")
     work.say(
         f"Key {cluster.data_key} serves no more at once and is gone in {cluster.window_days} days. All that it "
-        "encrypts is lost with it: every run, dataset and checkpoint, disks, and the file system. Until then `aws kms "
-        "cancel-key-deletion` brings it back; after that nobody can.",
+        "encrypts is lost with it: every run, dataset and checkpoint, disks, and the file system. Until then "
+        f"`{work.cloud.to_restore(cluster.data_key)}` brings it back; after that nobody can.",
         "yellow",
     )
     work.ask(f"Type the stack's name, {cluster.stack}, to do so:", cluster.stack)

@@ -26,7 +26,10 @@ TAG = "trainwright:subject"
 """The tag of an object that is of one person, whatever it is named."""
 
 SUBJECT = r"[A-Za-z0-9][A-Za-z0-9._@+=:-]{0,127}"
-"""What S3 takes in a tag's value, but no blank and no slash (S3 user guide, "Categorizing your objects using tags")."""
+"""What S3 takes in a tag's value, but no blank and no slash (S3 user guide, "Categorizing your objects using tags").
+
+OSS takes no @ there, so that what is of such a one can only be found in its folder.
+"""
 
 DATASETS, RUNS = "datasets/", "runs/"
 
@@ -118,7 +121,10 @@ class Hold:
 
 @dataclass(frozen=True)
 class Mirror:
-    """A file system that shows a part of the bucket. `follows`: whether it takes away what the bucket loses."""
+    """A file system that shows a part of the bucket. `follows`: whether it takes away what the bucket loses.
+
+    `state`: what its link with the bucket is.
+    """
 
     id: str
     follows: bool
@@ -140,7 +146,7 @@ class Cloud(Protocol):
         """Who asks."""
 
     def replicas(self, bucket: str) -> list[str]:
-        """Buckets that the bucket is, or was, replicated to."""
+        """Buckets that have copies of what is in the bucket: it is, or was, replicated to them."""
 
     def versions(self, bucket: str, prefix: str) -> Iterator[Version]:
         """All versions and markers below a prefix, in order of their keys (by their bytes)."""
@@ -166,8 +172,8 @@ class Cloud(Protocol):
     def encrypted_otherwise(self, bucket: str, versions: list[Version], key: str) -> set[Version]:
         """Those of the versions that are encrypted with another key than this, or with none of KMS's."""
 
-    def mirrors(self, bucket: str, prefix: str) -> list[Mirror]:
-        """File systems that show what is below the prefix."""
+    def mirrors(self, cluster: str, bucket: str, prefix: str) -> list[Mirror]:
+        """File systems of the cluster that show, or hold, what is below the prefix of its bucket."""
 
     def nodes(self, groups: Iterable[str]) -> frozenset[str]:
         """Instances of the groups that are there, those on their way out too."""
@@ -187,9 +193,21 @@ class Cloud(Protocol):
     def put(self, bucket: str, key: str, body: bytes) -> None:
         """Write a small object."""
 
+    def url(self, bucket: str, key: str) -> str:
+        """An object's address, as the cloud's tools write it."""
+
+    def to_end(self, group: str) -> str:
+        """The command that has a group's nodes end."""
+
+    def to_restore(self, key: str) -> str:
+        """The command that takes a key's deletion back."""
+
 
 BATCH = 1000
-"""Versions that are deleted by one call (S3 API, DeleteObjects)."""
+"""Versions that are deleted by one call (S3 API, DeleteObjects; OSS API, DeleteMultipleObjects)."""
+
+PLAIN = re.compile(r"[^\x00-\x1f\x7f\ufffe\uffff]+")
+"""Keys that a list in XML can name (XML 1.0, "Characters"); others are deleted one by one."""
 
 LARGEST_RECORD = 1 << 20
 """Bytes of a record in the queue that is read; a job takes some thousands."""

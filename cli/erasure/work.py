@@ -127,10 +127,7 @@ class Work:
         holding = sorted(live if named is None else live & set(named))
         if not holding:
             return
-        ending = "; ".join(
-            f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity 0"
-            for group in self.cluster.groups
-        )
+        ending = "; ".join(self.cloud.to_end(group) for group in self.cluster.groups)
         shown = ", ".join(holding[:5]) + (" and more" if len(holding) > 5 else "")
         raise Refused(
             f"{counted(len(holding), 'node')} ({shown}) {why}; nothing was erased. "
@@ -167,7 +164,7 @@ class Work:
         if not self.cluster.warm or self.wanted.kind == "run":
             return
         try:
-            mirrors = self.cloud.mirrors(self.cluster.bucket, DATASETS)
+            mirrors = self.cloud.mirrors(self.cluster.stack, self.cluster.bucket, DATASETS)
         except Refused as refused:
             self.remain(fileSystem="any", why=str(refused))
             return
@@ -234,7 +231,7 @@ class Work:
         except Refused as refused:
             self.warn(f"bucket {bucket} has no copy of the certificate: {refused}")
             return False
-        self.say(f"its copy: s3://{bucket}/{name}{' (locked)' if self.cluster.audit_bucket else ''}")
+        self.say(f"its copy: {self.cloud.url(bucket, name)}{' (locked)' if self.cluster.audit_bucket else ''}")
         return True
 
     def _body(self, state: certificate.State, more: dict[str, Any]) -> dict[str, Any]:
@@ -245,7 +242,7 @@ class Work:
             "at": now(),
             "by": self.by,
             "stack": self.cluster.stack,
-            "cloud": "aws",
+            "cloud": self.cluster.cloud,
             "region": self.cluster.region,
             "scope": certificate.named(self.wanted),
             "state": state,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from components.catalog.overrides import Facts, Overrides, described, faults
 from components.catalog.prices import PURCHASES, Price, Rates, price, price_table, unpriceable
-from components.catalog.types import TABLES, InstanceType, instance_types
+from components.catalog.types import CONFIDENTIAL, TABLES, InstanceType, instance_types
 from components.findings import Finding, nearest
 
 __all__ = [
+    "CONFIDENTIAL",
     "PURCHASES",
     "Facts",
     "InstanceType",

@@ -12,11 +12,16 @@ TABLES = {"aws": "aws.csv", "alicloud": "alicloud.csv"}
 """The table of each cloud."""
 
 
+CONFIDENTIAL = {"aws": {"nitro-enclaves", "nitro-tpm", "sev-snp"}, "alicloud": {"tdx"}}
+"""What guards memory or boot on each cloud."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstanceType:
     """An instance type. Memory in GiB, NVMe in GB, network in Gbit/s; `regions` where it was seen on offer.
 
-    What has a default here is what a type may lack. The facts are those of EC2's DescribeInstanceTypes.
+    What has a default here is what a type may lack. The facts are those of EC2's DescribeInstanceTypes, and what is
+    alike on other clouds: `fabric_interfaces` are EFA or eRDMA ones. No `regions` means that no source states them.
     """
 
     name: str
@@ -58,9 +63,9 @@ class InstanceType:
         return self.network_cards * self.interfaces_per_card
 
 
-def contradictions(kind: InstanceType) -> Iterator[str]:
+def contradictions(kind: InstanceType, cloud: str = "aws") -> Iterator[str]:
     """What can't be true, or not together, of one type, in words."""
-    for key in ("usage_classes", "boot_modes", "regions"):
+    for key in ("usage_classes", "boot_modes", *(["regions"] if cloud == "aws" else [])):
         if not getattr(kind, key):
             yield f"{key} must name at least one"
     if bool(kind.accelerators) != bool(kind.accelerator_kind) or bool(kind.accelerators) != bool(kind.accelerator):
@@ -68,8 +73,14 @@ def contradictions(kind: InstanceType) -> Iterator[str]:
     if bool(kind.nvme_disks) != bool(kind.nvme_gb):
         yield "nvme_disks and nvme_gb must be given together"
     cards = kind.network_cards - kind.fabric_first_card
-    if kind.fabric_interfaces > cards:  # EC2 user guide, "EFA limitations": one EFA per network card
+    if cloud == "aws" and kind.fabric_interfaces > cards:  # EC2 user guide, "EFA limitations": one EFA per network card
         yield f"{kind.fabric_interfaces} EFA interfaces can't lie on {cards} network cards, one on each"
+    if cloud != "aws" and kind.fabric_interfaces > kind.max_interfaces:  # ECS user guide, "ERIs": an ERI is an ENI
+        yield f"{kind.fabric_interfaces} eRDMA interfaces are more than the {kind.max_interfaces} that it takes in all"
+    if cloud != "aws" and "capacity-block" in kind.usage_classes:
+        yield "capacity-block is how AWS sells"
+    if strange := sorted(set(kind.confidential) - CONFIDENTIAL[cloud]):
+        yield f"{', '.join(strange)} is no word of its cloud, but {', '.join(sorted(CONFIDENTIAL[cloud]))}"
     if "nitro-tpm" in kind.confidential and "uefi" not in kind.boot_modes:  # EC2 user guide, "NitroTPM prerequisites"
         yield "nitro-tpm needs the boot mode uefi"
     if "sev-snp" in kind.confidential and kind.architecture != "x86_64":

@@ -28,12 +28,11 @@ _FORMS: dict[str, tuple[str, str]] = {
         "https://sqs.{region}.amazonaws.com/{account}/{name}",
         "arn:{partition}:sqs:{region}:{account}:{name}",
     ),
-    "alicloud:kms/key:Key": ("key-{uuid}", "acs:kms:{region}:{account}:key/key-{uuid}"),
-    "alicloud:oss/bucket:Bucket": ("{name}", "acs:oss:*:{account}:{name}"),
-    "alicloud:ram/role:Role": ("{name}", "acs:ram::{account}:role/{name}"),
 }
-"""Id and ARN of types for which `naming.made_up` has others. Sources: AWS' Service Authorization Reference, "Resource
-types"; Alibaba Cloud's RAM documentation, "Policy elements"."""
+"""Id and ARN of types for which `naming.made_up` has others. Source: AWS' Service Authorization Reference, "Resource
+types"."""
+
+_FIRST_VERSIONS = ("latestVersion", "latestVersionNumber")
 
 
 def wanted() -> bool:
@@ -58,5 +57,5 @@ def foreseen(kind: ResourceType, urn: str, props: Mapping[str, Any], region: str
         id_, arn = (form.format(**words) for form in _FORMS[kind.token])
         known: Props = {"arn": arn, "keyId": id_, "url": id_, "bucketDomainName": f"{id_}.s3.amazonaws.com"}
         state |= {name: value for name, value in known.items() if name in kind.outputs}
-    first = {"latestVersion": 1} if "latestVersion" in kind.outputs else {}
+    first = {name: 1 for name in _FIRST_VERSIONS if name in kind.outputs}
     return id_, {**dict.fromkeys(kind.computed, UNKNOWN), **state, **first, **props}

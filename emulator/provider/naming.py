@@ -10,12 +10,14 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from emulator.provider.alicloud import forms
 from emulator.provider.schema import ResourceType
 from emulator.provider.wire import Props
 
 ACCOUNT = "123456789012"
 
-_NAMED_BY = {"aws:s3/bucket:Bucket": "bucket", "aws:s3/bucketV2:BucketV2": "bucket"}
+_OSS_BUCKET = "alicloud:oss/bucket:Bucket"
+_NAMED_BY = {"aws:s3/bucket:Bucket": "bucket", "aws:s3/bucketV2:BucketV2": "bucket", _OSS_BUCKET: "bucket"}
 _LIMITS = {
     "aws:s3/bucket:Bucket": 63,
     "aws:s3/bucketV2:BucketV2": 63,
@@ -41,6 +43,10 @@ class NameTooLong(ValueError):
     """A resource's name leaves no room for the suffix that makes it unique."""
 
 
+class Nameless(ValueError):
+    """A resource has to be named by the program, and isn't."""
+
+
 def urn_name(urn: str) -> str:
     """A resource's name in its program."""
     return urn.rpartition("::")[2]
@@ -52,9 +58,13 @@ def urn_stack(urn: str) -> str:
 
 
 def naming_property(kind: ResourceType) -> str | None:
-    """The input that names the resource in the cloud, where the provider may choose it."""
+    """The input that names the resource in the cloud, where the provider may choose it.
+
+    It chooses none for an input that is deprecated (pulumi-terraform-bridge, `applyDefaults`).
+    """
     name = _NAMED_BY.get(kind.token, "name")
-    return name if name in kind.inputs and not kind.inputs[name].required else None
+    known = kind.inputs.get(name)
+    return name if known and not known.required and not known.deprecated else None
 
 
 def is_auto_name(urn: str, name: object) -> bool:
@@ -66,9 +76,15 @@ def is_auto_name(urn: str, name: object) -> bool:
 def auto_named(kind: ResourceType, urn: str, old: Mapping[str, Any], new: Props, seed: bytes) -> Props:
     """The inputs with a name: the given one, else the one chosen before, else a fresh one.
 
-    Raises NameTooLong.
+    Raises NameTooLong and Nameless.
     """
     key = naming_property(kind)
+    if names := forms.NAMES.get(kind.token):
+        if all(new.get(name) is None for name in names):
+            raise Nameless(f"'{names[0]}' is missing: the cloud demands a name, and the provider makes none here")
+        return new
+    if kind.token == _OSS_BUCKET:  # the provider names it as it makes it
+        return new
     if kind.token.startswith("aws:s3/bucketObject"):
         return {"key": urn_name(urn), **new}
     if key is None or new.get(key) is not None or new.get(f"{key}Prefix") is not None:
@@ -90,8 +106,10 @@ def auto_named(kind: ResourceType, urn: str, old: Mapping[str, Any], new: Props,
 
 
 def prefixed(kind: ResourceType, props: Props) -> Props:
-    """The inputs with a name made from the prefix that they give instead of one."""
+    """The inputs with a name made from the prefix that they give instead of one; a bucket of OSS needs none."""
     key = naming_property(kind)
+    if kind.token == _OSS_BUCKET and props.get("bucket") is None:
+        return {**props, "bucket": forms.bucket_name(secrets.token_hex(13))}
     if key is None or props.get(key) is not None or props.get(f"{key}Prefix") is None:
         return props
     return {**props, key: props[f"{key}Prefix"] + secrets.token_hex(9)}
@@ -113,6 +131,8 @@ def made_up(
 ) -> tuple[str, Props]:
     """An id, unless it is known, and the outputs of a resource that no API holds: from its URN and, if any, name."""
     package, _, rest = kind.token.partition(":")
+    if package == "alicloud":
+        return forms.made_up(kind, urn, props, region, ACCOUNT, known_id)
     service, _, noun = rest.partition(":")[0].partition("/")
     noun = noun or rest.rpartition(":")[2]
     digits = hashlib.sha256(urn.encode()).hexdigest()

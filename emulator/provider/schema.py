@@ -20,6 +20,7 @@ from emulator.provider.wire import ASSET, SIGNATURE, UNKNOWN, is_asset
 _ARGUMENT = re.compile(r"^ {17}(\w+): (.+?)( = None)?(?:,|\):)$", re.MULTILINE)
 _GETTER = re.compile(r'@pulumi\.getter\(name="(\w+)"\)\n(?:(?!    @pulumi\.getter).*\n)*?    def (\w+)\(')
 
+_DEPRECATED = re.compile(r'@_utilities\.deprecated\("""(?:(?!""").)*"""\)\n    def (\w+)\(', re.DOTALL)
 _OUTPUT = re.compile(r"def (\w+)\(self\) -> pulumi\.Output\[(Optional)?")
 
 
@@ -39,6 +40,7 @@ class Property:
     python: str
     annotation: str
     required: bool
+    deprecated: bool = False
 
     @cached_property
     def type(self) -> ast.expr:
@@ -247,7 +249,8 @@ def _class(source: str, at: int) -> Mapping[str, Property]:
     body = source[start : min(ends, default=len(source))]
     signature = body[: body.index("):\n") + 3]
     wire = {python: name for name, python in _GETTER.findall(body)}
+    old = set(_DEPRECATED.findall(body))
     return {
-        wire.get(python, python): Property(wire.get(python, python), python, annotation, required=not default)
+        wire.get(python, python): Property(wire.get(python, python), python, annotation, not default, python in old)
         for python, annotation, default in _ARGUMENT.findall(signature)
     }

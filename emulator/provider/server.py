@@ -13,8 +13,8 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from emulator.provider import schema
 from emulator.provider.aws.api import ApiError
-from emulator.provider.aws.invokes import UnknownFunction
 from emulator.provider.diff import Change
+from emulator.provider.invokes import UnknownFunction
 from emulator.provider.stand_in import Refused, StandIn, decoded
 from emulator.provider.wire import to_dict, to_struct
 

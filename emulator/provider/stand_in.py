@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulator.provider import diff, foreseen, kinds, naming, schema
-from emulator.provider.aws import invokes
+from emulator import places
+from emulator.provider import diff, foreseen, invokes, kinds, naming, schema
 from emulator.provider.aws.api import Api, ApiError
 from emulator.provider.wire import UNKNOWN, Props
 
@@ -72,7 +72,7 @@ class StandIn:
             return new, failures
         try:
             return naming.auto_named(type_, urn, old, new, seed), []
-        except naming.NameTooLong as error:
+        except (naming.NameTooLong, naming.Nameless) as error:
             return new, [schema.Failure(naming.naming_property(type_) or "", str(error))]
 
     def diff(self, urn: str, old: Props, new: Props) -> Difference:
@@ -167,15 +167,15 @@ class StandIn:
 
     def invoke(self, token: str, args: Props) -> Props:
         """The answer of a function. Raises UnknownFunction, Refused and ApiError."""
-        if self.package != "aws":
-            raise invokes.UnknownFunction(f"the embedded cloud's stand-in has no function {token}")
         return invokes.call(token, args, self.api(args), running=self._endpoint() is not None)
 
     def api(self, props: Mapping[str, Any]) -> Api:
         """The API of the region that the properties name, else of the provider's. Raises Refused without any."""
-        where = self._endpoint(), self._place(props)
+        place = self._place(props)
+        region = places.REGION if self.package == "alicloud" else place
+        where = self._endpoint(), place
         with self._lock:
-            return self._apis.setdefault(where, Api(*where))
+            return self._apis.setdefault(where, Api(where[0], region, place))
 
     def _common(self, type_: schema.ResourceType, new: Props) -> Props:
         """State that follows from the inputs: the region, and all tags."""

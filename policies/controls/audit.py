@@ -1,4 +1,8 @@
-"""The record of who did what: trails that are whole, validated and kept, access logs, logs that don't grow for ever."""
+"""The record of who did what: trails that are whole, validated and kept, access logs, logs that don't grow for ever.
+
+Of AWS alone: validation of a trail's files, which ActionTrail hasn't, and global services, which a trail of all its
+regions has among them. Of Alibaba Cloud alone: stores of logs that take anything from browsers.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +104,21 @@ def _known(value: object) -> bool:
 
 
 def _is_record(bucket: Resource, stack: Stack) -> bool:
-    return any(pointer.sure for pointer in stack.pointing(bucket, (TRAIL,), "s3BucketName"))
+    return any(
+        pointer.sure
+        for kind, path in ((TRAIL, "s3BucketName"), (ACTION_TRAIL, "ossBucketName"))
+        for pointer in stack.pointing(bucket, (kind,), path)
+    )
+
+
+def _access_logged_by_oss(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+    """The same of OSS, whose objects no trail of Alibaba Cloud tells of by itself: by access logs alone."""
+    if resource.at("logging"):
+        yield passed("logging", "is on")
+    elif _is_record(resource, stack):
+        yield passed("", "holds the record itself")
+    else:
+        yield from governed(("alicloud:oss/bucketLogging:BucketLogging",), "bucket", "access log")(resource, stack)
 
 
 def _kept(path: str) -> Check:
@@ -203,11 +221,7 @@ CONTROLS: tuple[Control, ...] = (
         },
         in_stack={
             "aws:s3/bucket:Bucket": _access_logged,
-            "alicloud:oss/bucket:Bucket": lambda resource, stack: (
-                [passed("logging", "is on")]
-                if resource.at("logging")
-                else governed(("alicloud:oss/bucketLogging:BucketLogging",), "bucket", "access log")(resource, stack)
-            ),
+            "alicloud:oss/bucket:Bucket": _access_logged_by_oss,
         },
     ),
     Control(

@@ -1,11 +1,14 @@
-"""Cost: budgets, tags to account by, fleets that can shrink, and capacity that is bought as it was asked for."""
+"""Cost: budgets, tags to account by, fleets that can shrink, and capacity that is bought as it was asked for.
+
+Of AWS alone: budgets, which Alibaba Cloud's provider can't declare.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from policies.checks import failed, passed, undecided, where
-from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
+from policies.control import Check, Control, Edits, Judgement, Remedy, Severity, StackCheck, Verdict
 from policies.resources import Resource, Stack
 from policies.settings import Settings
 from policies.values import UNKNOWN, spread
@@ -29,6 +32,9 @@ COSTLY = (
     "alicloud:oss/bucket:Bucket",
     "alicloud:nas/fileSystem:FileSystem",
     "alicloud:vpc/natGateway:NatGateway",
+    "alicloud:ecs/capacityReservation:CapacityReservation",
+    "alicloud:ess/scalingConfiguration:ScalingConfiguration",
+    "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate",
 )
 """Types that cost money and take tags."""
 
@@ -63,6 +69,44 @@ def _tagged(tags: tuple[str, ...]) -> Check:
     return check
 
 
+def _tag(tags: tuple[str, ...], values: Mapping[str, str]) -> Remedy:
+    """Sets the tags that are missing and that the settings have a value for."""
+
+    def mend(resource: Resource) -> Edits:
+        found = resource.at("tags")
+        if found is UNKNOWN:
+            return {}
+        there = found or {}
+        missing = [name for name in tags if there.get(name) is not UNKNOWN and not there.get(name)]
+        return {("tags", name): values[name] for name in missing if values.get(name)}
+
+    return mend
+
+
+def _tag_group(tags: tuple[str, ...], values: Mapping[str, str]) -> Remedy:
+    """The same of a group, and has it hand them on."""
+
+    def mend(resource: Resource) -> Edits:
+        entries = [entry for _, entry in spread(resource.props, "tags.*")]
+        if any(entry is UNKNOWN for entry in entries):
+            return {}
+        keys = [None if entry.get("key") is UNKNOWN else entry.get("key") for entry in entries]
+        kept_back = [index for index, entry in enumerate(entries) if entry.get("propagateAtLaunch") is False]
+        more = [
+            {"key": name, "value": values[name], "propagateAtLaunch": True}
+            for name in tags
+            if name not in keys and None not in keys and values.get(name)
+        ]
+        if resource.at("tags") is None:
+            return {("tags",): more} if more else {}
+        return {
+            **{("tags", str(index), "propagateAtLaunch"): True for index in kept_back if keys[index] in tags},
+            **{("tags", str(len(entries) + place)): entry for place, entry in enumerate(more)},
+        }
+
+    return mend
+
+
 def _group_tags(tags: tuple[str, ...]) -> Check:
     """The same of a group, whose tags are a list that nodes inherit one by one."""
 
@@ -72,8 +116,11 @@ def _group_tags(tags: tuple[str, ...]) -> Check:
             yield undecided("tags")
             return
         for name in tags:
-            found = next((entry for entry in entries if entry.get("key") == name), None)
-            if found is None:
+            known = [entry for entry in entries if entry.get("key") is not UNKNOWN]
+            found = next((entry for entry in known if entry.get("key") == name), None)
+            if found is None and len(known) < len(entries):
+                yield undecided(f"tags.{name}")
+            elif found is None:
                 yield failed(f"tags.{name}", "is missing")
             elif found.get("propagateAtLaunch") is False:
                 yield failed(f"tags.{name}", "isn't handed on to nodes")
@@ -120,15 +167,45 @@ def _spot_as_asked(resource: Resource) -> Iterator[Judgement]:
         yield passed(distribution, f"{base or 0} nodes and {share} % of the rest are on demand")
 
 
+ON_DEMAND = {
+    "COST_OPTIMIZED": ("onDemandPercentageAboveBaseCapacity", "onDemandBaseCapacity", "compensateWithOnDemand"),
+    "COMPOSABLE": (
+        "capacityOptionsOnDemandPercentageAboveBaseCapacity",
+        "capacityOptionsOnDemandBaseCapacity",
+        "capacityOptionsCompensateWithOnDemand",
+    ),
+}
+"""What a group of ESS says of nodes on demand, by its policy: the share above the base (all, where a group that is
+COMPOSABLE doesn't say), the base, and whether they make up for spot nodes (ESS API, CreateScalingGroup)."""
+
+
 def _spot_as_asked_on_alicloud(resource: Resource) -> Iterator[Judgement]:
-    """A group of the cost-optimised policy isn't all on demand, nor falls back to it."""
+    """A group that mixes isn't all on demand, nor falls back to it."""
     policy = resource.at("multiAzPolicy")
     if policy is UNKNOWN:
         yield undecided("multiAzPolicy")
-    elif policy in {"COST_OPTIMIZED", "COMPOSABLE"}:
-        path = "onDemandPercentageAboveBaseCapacity"
-        yield from where(path, lambda share: int(share) < 100, "less than 100")(resource)
-        yield from where("compensateWithOnDemand", lambda on: on is not True, "false", absent=Verdict.PASS)(resource)
+    elif policy in ON_DEMAND:
+        share, base, instead = ON_DEMAND[policy]
+        most = resource.at("maxSize")
+        fewer = where(base, lambda nodes: int(nodes) < int(most), "less than the fleet", absent=Verdict.PASS)
+        yield from where(share, lambda percent: int(percent) < 100, "less than 100")(resource)
+        yield from fewer(resource)
+        yield from where(instead, lambda on: on is not True, "false", absent=Verdict.PASS)(resource)
+
+
+def _ends(path: str) -> Check:
+    """Something says whether and when a reservation ends."""
+
+    def check(resource: Resource) -> Iterator[Judgement]:
+        kind = resource.at(path)
+        if kind is UNKNOWN:
+            yield undecided(path)
+        elif kind:
+            yield passed(path, str(kind))
+        else:
+            yield failed(path, "not set, so that it is paid for until somebody ends it")
+
+    return check
 
 
 def controls(settings: Settings) -> tuple[Control, ...]:
@@ -155,6 +232,10 @@ def controls(settings: Settings) -> tuple[Control, ...]:
                 **dict.fromkeys(COSTLY, _tagged(tags)),
                 GROUP: _group_tags(tags),
                 ESS_GROUP: _tagged(tags),
+            },
+            remedies={
+                **dict.fromkeys((*COSTLY, ESS_GROUP), _tag(tags, settings.tag_values)),
+                GROUP: _tag_group(tags, settings.tag_values),
             },
         ),
         Control(
@@ -188,16 +269,11 @@ def controls(settings: Settings) -> tuple[Control, ...]:
             "Reservations end, or are meant not to",
             TOPIC,
             Severity.MEDIUM,
-            "State `end_date_type`, and an end for a reservation that isn't to last",
+            "State `end_date_type`, on Alibaba Cloud `end_time_type`, and an end for a reservation that isn't to last",
             {},
             checks={
-                "aws:ec2/capacityReservation:CapacityReservation": lambda resource: [
-                    undecided("endDateType")
-                    if resource.at("endDateType") is UNKNOWN
-                    else passed("endDateType", str(resource.at("endDateType")))
-                    if resource.at("endDateType")
-                    else failed("endDateType", "not set, so that it is paid for until somebody ends it")
-                ]
+                "aws:ec2/capacityReservation:CapacityReservation": _ends("endDateType"),
+                "alicloud:ecs/capacityReservation:CapacityReservation": _ends("endTimeType"),
             },
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from policies.checks import both, equal, failed, governed, present, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
@@ -25,6 +26,9 @@ BUCKET_ENCRYPTION = (
     "aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2",
 )
 OSS_ENCRYPTION = ("alicloud:oss/bucketServerSideEncryption:BucketServerSideEncryption",)
+
+S3_OBJECTS = ("aws:s3/bucketObject:BucketObject", "aws:s3/bucketObjectv2:BucketObjectv2")
+OSS_OBJECT = "alicloud:oss/bucketObject:BucketObject"
 
 OWN_KEY_OF_AWS = ("aws/", "alias/aws/")
 """How the names of keys begin that AWS itself keeps (KMS developer guide, "AWS managed keys")."""
@@ -52,10 +56,15 @@ def _own_key(path: str) -> Check:
     def check(resource: Resource) -> Iterator[Judgement]:
         for judgement in there(resource):
             value = at(resource.props, judgement.path)
-            theirs = isinstance(value, str) and any(name in value for name in OWN_KEY_OF_AWS)
+            theirs = not _is_own(value)
             yield Judgement(Verdict.FAIL, judgement.path, f"{value} is the cloud's own key") if theirs else judgement
 
     return check
+
+
+def _is_own(key: Any) -> bool:
+    """A key isn't one that AWS keeps; one that isn't known yet was made by another resource."""
+    return not (isinstance(key, str) and any(name in key for name in OWN_KEY_OF_AWS))
 
 
 def _bucket(inline: str, types: Iterable[str], setting: str, test: Check, what: str) -> StackCheck:
@@ -83,7 +92,9 @@ def _queue(resource: Resource) -> Iterator[Judgement]:
 
 
 SSE = "rules.*.applyServerSideEncryptionByDefault"
-KMS = where(f"{SSE}.sseAlgorithm", lambda value: value in {"aws:kms", "aws:kms:dsse"}, "aws:kms or aws:kms:dsse")
+KMS_NAMES, BY_KMS = frozenset({"aws:kms", "aws:kms:dsse"}), "aws:kms or aws:kms:dsse"
+KMS = where(f"{SSE}.sseAlgorithm", KMS_NAMES.__contains__, BY_KMS)
+PASS = Verdict.PASS
 
 CONTROLS: tuple[Control, ...] = (
     Control(
@@ -136,8 +147,14 @@ CONTROLS: tuple[Control, ...] = (
         "Buckets are encrypted by a key service",
         TOPIC,
         Severity.HIGH,
-        "Set the bucket's default encryption to KMS",
+        "Set the bucket's default encryption to KMS, and that of objects which name one; on OSS, each declared must",
         {**AT_REST, "soc2": ("PI1.4",)},
+        checks={
+            # The bucket's default is theirs unless they name another; on OSS, the provider names AES256 where the
+            # program names none (pulumi_alicloud, `oss.BucketObject`).
+            **dict.fromkeys(S3_OBJECTS, where("serverSideEncryption", KMS_NAMES.__contains__, BY_KMS, absent=PASS)),
+            OSS_OBJECT: equal("serverSideEncryption", "KMS"),
+        },
         in_stack={
             "aws:s3/bucket:Bucket": _bucket(
                 "serverSideEncryptionConfiguration.rules", BUCKET_ENCRYPTION, "rules", KMS, "default encryption"
@@ -153,8 +170,12 @@ CONTROLS: tuple[Control, ...] = (
         "Buckets are encrypted with a key of your own",
         TOPIC,
         Severity.LOW,
-        "Name a customer-managed key in the bucket's default encryption",
+        "Name a customer-managed key in the bucket's default encryption, and on objects of OSS",
         OWN_KEY,
+        checks={
+            **dict.fromkeys(S3_OBJECTS, where("kmsKeyId", _is_own, "a key of your own", absent=PASS)),
+            OSS_OBJECT: _keyed("kmsKeyId"),
+        },
         in_stack={
             "aws:s3/bucket:Bucket": _bucket(
                 "serverSideEncryptionConfiguration.rules",
@@ -194,7 +215,11 @@ CONTROLS: tuple[Control, ...] = (
         checks={
             "aws:efs/fileSystem:FileSystem": _keyed("kmsKeyId"),
             "aws:fsx/lustreFileSystem:LustreFileSystem": _keyed("kmsKeyId"),
-            "alicloud:nas/fileSystem:FileSystem": both(equal("encryptType", 2), _keyed("kmsKeyId")),
+            "alicloud:nas/fileSystem:FileSystem": both(
+                # One that isn't encrypted at all breaks the control above.
+                where("encryptType", lambda kind: kind != 1, "2, by a key of your own", absent=Verdict.PASS),
+                _keyed("kmsKeyId"),
+            ),
         },
     ),
     Control(

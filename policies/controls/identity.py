@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from policies import leaks
 from policies.checks import both, equal, failed, passed, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, Verdict
-from policies.documents import SOMEBODY, Statement, lets_everybody_in, statements
+from policies.documents import SOMEBODY, Statement, lets_everybody_in, narrows, statements
 from policies.resources import Resource
 from policies.values import UNKNOWN, Undecided, spread
 
@@ -51,6 +51,26 @@ ADMINISTRATORS = ("AdministratorAccess", "IAMFullAccess", "PowerUserAccess", "Al
 
 NARROWING = SOMEBODY | {"sts:externalid", "acs:sourceaccount", "acs:sourcearn"}
 
+OF_RESOURCES = frozenset(
+    {
+        "*:resourcetag/*",
+        "aws:calledvia*",
+        "cloudwatch:namespace",
+        "dynamodb:leadingkeys",
+        "ec2:vpc",
+        "ecs:cluster",
+        "kms:encryptioncontext:*",
+        "kms:viaservice",
+        "s3:dataaccesspointarn",
+    }
+)
+"""Keys of conditions that leave some of a service's resources, or some ways to them (Service Authorization Reference;
+RAM user guide, "Basic elements of a permission policy"). Who asks, from where, when and in which region is none."""
+
+OF_ROLES = frozenset({"*:resourcetag/*", "iam:passedtoservice", "iam:associatedresourcearn", "acs:service"})
+"""The same, of what may be done with a role (IAM user guide, "Grant a user permissions to pass a role"; policies of
+Alibaba Cloud's own pass roles by `acs:Service`)."""
+
 SOME_ROLE = (
     *(f"arn:{partition}:iam::0:role/\0" for partition in ("aws", "aws-cn", "aws-us-gov")),
     "acs:ram::0:role/\0",
@@ -67,7 +87,11 @@ USER_DATA: Mapping[str, tuple[str, ...]] = {
     "alicloud:ecs/instance:Instance": ("userData",),
     "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate": ("userData",),
     "alicloud:ess/scalingConfiguration:ScalingConfiguration": ("userData",),
+    "aws:ssm/document:Document": ("content",),
+    "alicloud:oos/template:Template": ("content",),
+    "alicloud:oos/execution:Execution": ("parameters", "templateContent"),
 }
+"""Where stands what runs on nodes, or by itself."""
 
 
 def _documents(places: Mapping[str, tuple[str, ...]], test: Callable[[Statement], str]) -> dict[str, Check]:
@@ -102,8 +126,8 @@ def _unlimited(statement: Statement) -> str:
 
 
 def _whole_service(statement: Statement) -> str:
-    """Every action of a service on every resource."""
-    if not statement.allow or statement.conditions or "*" not in statement.resources:
+    """Every action of a service on every resource, and no condition leaves some of them."""
+    if not statement.allow or "*" not in statement.resources or narrows(statement, OF_RESOURCES):
         return ""
     if statement.not_actions:
         return f"{_named(statement)} allows all but some actions on everything"
@@ -119,7 +143,7 @@ def _every_role(pattern: str) -> bool:
 
 def _passes_any_role(statement: Statement) -> str:
     everywhere = statement.not_resources or any(_every_role(pattern) for pattern in statement.resources)
-    if not statement.allow or statement.conditions or not everywhere:
+    if not statement.allow or not everywhere or narrows(statement, OF_ROLES):
         return ""
     if statement.not_actions or {"*", "*:*"} & set(statement.actions):
         return ""  # told by other controls
@@ -235,10 +259,10 @@ CONTROLS: tuple[Control, ...] = (
     ),
     Control(
         "IAM-SECRET-01",
-        "User-data has no secret",
+        "User-data and runbooks have no secret",
         TOPIC,
         Severity.HIGH,
-        "Keep it in a secrets manager and let the node's role read it: whoever is on the node reads user-data",
+        "Keep it in a secrets manager and let a role read it: whoever is on the node reads user-data",
         {"iso27001": ("A.8.20", "A.8.21", "A.8.22")},
         checks={kind: _nothing_secret(paths) for kind, paths in USER_DATA.items()},
     ),

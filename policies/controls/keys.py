@@ -1,4 +1,8 @@
-"""Keys: rotation, lockout, deletion, who may use them, and where they are copied to."""
+"""Keys: rotation, lockout, deletion, who may use them, and where they are copied to.
+
+Of AWS alone: lockout, as within an account Alibaba Cloud's KMS goes by a key's policy or by RAM, so that no policy
+shuts its account out (KMS user guide, "Overview of key policies"); and grants, which that KMS hasn't.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,18 @@
-"""Networks: public addresses, open ports, default groups, flow logs, groups of fast fabrics, metadata services."""
+"""Networks: public addresses, open ports, default groups, flow logs, groups of fast fabrics, metadata services.
+
+Of AWS alone: subnets, as a vSwitch gives out no public address, and default groups, as a VPC of Alibaba Cloud has none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from policies import rules
+from policies import fabric, rules
 from policies.checks import both, equal, failed, governed, never, passed, undecided, where
-from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
-from policies.resources import Resource, Stack
+from policies.control import Check, Control, Edits, Judgement, Remedy, Severity, StackCheck, Verdict
+from policies.resources import Resource
 from policies.rules import Rule
-from policies.values import UNKNOWN, Undecided, spread
+from policies.values import UNKNOWN, Undecided
 
 TOPIC = "network"
 
@@ -29,6 +32,9 @@ RISKY = {
 }  # fmt: skip
 """Ports of services that shouldn't meet the internet: those of prowler's checks of security groups
 (`ec2_securitygroup_allow_ingress_from_internet_to_tcp_port_*`), and what training clusters run."""
+
+ADMITTED = frozenset({"ACCEPT", "ALLOW"})
+"""What flow logs call traffic that was let through."""
 
 MOST_HOPS = 2
 
@@ -98,57 +104,55 @@ def _flow_logged(types: tuple[str, ...], path: str) -> StackCheck:
         types,
         path,
         "flow log",
-        where("trafficType", lambda kind: str(kind).upper() != "ACCEPT", "ALL or REJECT", absent=Verdict.PASS),
+        both(
+            where("trafficType", lambda kind: str(kind).upper() not in ADMITTED, "all or refused", absent=Verdict.PASS),
+            where("status", lambda status: status != "Inactive", "Active", absent=Verdict.PASS),
+        ),
     )
-
-
-def _self_rules(resource: Resource, stack: Stack) -> Iterator[Judgement]:
-    """Groups of EFA interfaces let everything of their own pass, in and out (EC2 user guide, "Get started with EFA").
-
-    A rule to everywhere isn't one: EFA's traffic is no IP (awsome-distributed-ai#546, aws-ofi-nccl#663).
-    """
-    for place, kind in spread(resource.props, "networkInterfaces.*.interfaceType"):
-        if kind is UNKNOWN:
-            yield undecided(place)
-            continue
-        if kind not in {"efa", "efa-only"}:
-            continue
-        names = resource.at(place.replace("interfaceType", "securityGroups"))
-        if names is UNKNOWN:
-            yield undecided(place)
-            continue
-        made_of = resource.links.get("networkInterfaces", frozenset())
-        groups = [
-            group
-            for group in stack.of(rules.GROUP)
-            if group.urn in made_of or any(name is not UNKNOWN and name in group.names for name in names or ())
-        ]
-        if not groups:
-            yield undecided(place)
-        for direction in (True, False):
-            found = [rule for group in groups for rule in rules.of_group(group, stack) if rule.inward is direction]
-            yield from _has_self(place, "inward" if direction else "outward", found) if groups else ()
-
-
-def _has_self(place: str, direction: str, found: list[Rule]) -> Iterator[Judgement]:
-    unsure = False
-    for rule in found:
-        try:
-            if rule.to_itself and rule.protocol in rules.ANY_PROTOCOL:
-                yield passed(place, f"its group has an {direction} rule to itself")
-                return
-        except Undecided:
-            unsure = True
-    if unsure:
-        yield undecided(place)
-    else:
-        yield failed(place, f"its group has no {direction} rule of every protocol to itself")
 
 
 TOKENS = "metadataOptions.httpTokens"
 HOPS = "metadataOptions.httpPutResponseHopLimit"
 FEW_HOPS = f"{MOST_HOPS} at most"
 SECURED = {"cis": ("AWS 6.7",), "pci": ("8.2.8",), "iso27001": ("A.8.20", "A.8.21", "A.8.22"), "soc2": ("CC7.2",)}
+
+
+def _tokens_or_none(config: Resource) -> Iterator[Judgement]:
+    """A scaling configuration can't ask for tokens (pulumi_alicloud 4.0, `ess.ScalingConfiguration`), but be without.
+
+    Where nodes enforce them themselves once they boot, somebody should say so by an exemption.
+    """
+    for judgement in equal("httpEndpoint", "disabled")(config):
+        bad = judgement.verdict is Verdict.FAIL
+        reason = "a scaling configuration can't ask for tokens: launch from a template, or disable the service"
+        yield failed("httpEndpoint", reason) if bad else judgement
+
+
+def _ask_for_tokens(*path: str) -> Remedy:
+    def mend(resource: Resource) -> Edits:
+        there = resource.at(".".join(path))
+        return {} if there is UNKNOWN or there == "required" else {path: "required"}
+
+    return mend
+
+
+def _few_hops(*path: str) -> Remedy:
+    """As many as containers need: fewer could take the service from them."""
+
+    def mend(resource: Resource) -> Edits:
+        hops = resource.at(".".join(path))
+        return {} if hops is UNKNOWN or hops is None or int(hops) <= MOST_HOPS else {path: MOST_HOPS}
+
+    return mend
+
+
+OF_ECS = (
+    "alicloud:ecs/instance:Instance",
+    "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate",
+    "alicloud:ecs/launchTemplate:LaunchTemplate",
+)
+OF_EC2 = ("aws:ec2/launchTemplate:LaunchTemplate", "aws:ec2/instance:Instance")
+"""What a change of the metadata service's settings replaces nothing of that runs."""
 
 
 def _hops(path: str) -> Check:
@@ -169,6 +173,7 @@ CONTROLS: tuple[Control, ...] = (
             "aws:ec2/launchConfiguration:LaunchConfiguration": never("associatePublicIpAddress"),
             "alicloud:ecs/instance:Instance": both(never("allocatePublicIp"), _no_bandwidth("internetMaxBandwidthOut")),
             "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate": _no_bandwidth("internetMaxBandwidthOut"),
+            "alicloud:ecs/launchTemplate:LaunchTemplate": _no_bandwidth("internetMaxBandwidthOut"),
             "alicloud:ess/scalingConfiguration:ScalingConfiguration": _no_bandwidth("internetMaxBandwidthOut"),
         },
     ),
@@ -209,18 +214,20 @@ CONTROLS: tuple[Control, ...] = (
         "No group lets the internet in to databases, notebooks and the like",
         TOPIC,
         Severity.HIGH,
-        "Name the networks or groups that need the port",
+        "Name the networks or groups that need the port; for a file system of NAS, those that may mount it",
         {**SEGREGATED, "pci": ("1.2.8", "1.3.1")},
-        checks=dict.fromkeys(rules.TYPES, _open(RISKY)),
+        checks=dict.fromkeys((*rules.TYPES, rules.MOUNTS), _open(RISKY)),
     ),
     Control(
         "NET-EGRESS-01",
         "No group lets everything out to the internet",
         TOPIC,
         Severity.MEDIUM,
-        "Name the ports and ends that nodes need, such as HTTPS to the endpoints of services",
+        "Name the ports and ends that nodes need, such as HTTPS to the endpoints of services; on Alibaba Cloud, drop "
+        "the rest by a rule of the lowest priority",
         SEGREGATED,
         checks=dict.fromkeys(rules.TYPES, _judged(_everything_out)),
+        in_stack={rules.ALICLOUD_GROUP: fabric.drops_the_rest},
     ),
     Control(
         "NET-DESCRIBED-01",
@@ -269,7 +276,10 @@ CONTROLS: tuple[Control, ...] = (
         Severity.HIGH,
         "Give the group a rule of every protocol to itself, inward and outward",
         {},
-        in_stack={"aws:ec2/launchTemplate:LaunchTemplate": _self_rules},
+        in_stack={
+            "aws:ec2/launchTemplate:LaunchTemplate": fabric.of_efa,
+            "alicloud:ess/scalingConfiguration:ScalingConfiguration": fabric.of_erdma,
+        },
     ),
     Control(
         "NET-METADATA-01",
@@ -284,6 +294,12 @@ CONTROLS: tuple[Control, ...] = (
             "aws:ec2/launchConfiguration:LaunchConfiguration": equal(TOKENS, "required"),
             "alicloud:ecs/instance:Instance": equal("httpTokens", "required"),
             "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate": equal("httpTokens", "required"),
+            "alicloud:ecs/launchTemplate:LaunchTemplate": equal("httpTokens", "required"),
+            "alicloud:ess/scalingConfiguration:ScalingConfiguration": _tokens_or_none,
+        },
+        remedies={
+            **dict.fromkeys(OF_EC2, _ask_for_tokens(*TOKENS.split("."))),
+            **dict.fromkeys(OF_ECS, _ask_for_tokens("httpTokens")),
         },
     ),
     Control(
@@ -298,6 +314,11 @@ CONTROLS: tuple[Control, ...] = (
             "aws:ec2/instance:Instance": _hops(HOPS),
             "alicloud:ecs/instance:Instance": _hops("httpPutResponseHopLimit"),
             "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate": _hops("httpPutResponseHopLimit"),
+            "alicloud:ecs/launchTemplate:LaunchTemplate": _hops("httpPutResponseHopLimit"),
+        },
+        remedies={
+            **dict.fromkeys(OF_EC2, _few_hops(*HOPS.split("."))),
+            **dict.fromkeys(OF_ECS, _few_hops("httpPutResponseHopLimit")),
         },
     ),
 )

@@ -1,4 +1,7 @@
-"""Residency: data, its copies and its keys stay in the regions that the settings name. No region known is a breach."""
+"""Residency: data, its copies and its keys stay in the regions that the settings name. No region known is a breach.
+
+Of AWS alone: keys of several regions, which Alibaba Cloud's KMS hasn't.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +50,23 @@ HOLD_DATA = (
 )
 """Types that hold data, keys of it, or machines that work on it."""
 
-ZONES: Mapping[str, str] = {
-    "aws:ec2/subnet:Subnet": "availabilityZone",
-    "aws:ebs/volume:Volume": "availabilityZone",
-    "alicloud:vpc/switch:Switch": "zoneId",
-    "alicloud:ecs/ecsDisk:EcsDisk": "zoneId",
-    "alicloud:nas/fileSystem:FileSystem": "zoneId",
+ZONES: Mapping[str, tuple[str, ...]] = {
+    "aws:ec2/subnet:Subnet": ("availabilityZone", "availabilityZoneId"),
+    "aws:ebs/volume:Volume": ("availabilityZone",),
+    "aws:ec2/instance:Instance": ("availabilityZone",),
+    "aws:ec2/capacityReservation:CapacityReservation": ("availabilityZone",),
+    "alicloud:vpc/switch:Switch": ("zoneId", "availabilityZone"),
+    "alicloud:ecs/ecsDisk:EcsDisk": ("zoneId", "availabilityZone"),
+    "alicloud:ecs/instance:Instance": ("availabilityZone",),
+    "alicloud:ecs/capacityReservation:CapacityReservation": ("zoneIds.*",),
+    "alicloud:nas/fileSystem:FileSystem": ("zoneId",),
 }
+
+DIRECTIONS = {
+    **{"north": "n", "south": "s", "east": "e", "west": "w", "central": "c", "gov": "g"},
+    **{"northeast": "ne", "northwest": "nw", "southeast": "se", "southwest": "sw"},
+}
+"""How words of a region's name are written in ids of its zones (AWS RAM user guide, "AZ IDs"): `usw2-az1`."""
 
 
 def _judged(place: str, region: Any, allowed: tuple[str, ...]) -> Judgement:
@@ -70,22 +83,28 @@ def _in_regions(allowed: tuple[str, ...]) -> Check:
     return lambda resource: [_judged("region", resource.region, allowed)]
 
 
-def _zones(path: str, allowed: tuple[str, ...]) -> Check:
-    """The zone lies in a region that is allowed: its name is the region's and a letter.
+def _id_of_region(region: str) -> str:
+    """How ids of a region's zones begin: `eu-central-1` is `euc1`."""
+    return "".join(DIRECTIONS.get(word, word) for word in region.split("-"))
+
+
+def _zones(paths: tuple[str, ...], allowed: tuple[str, ...]) -> Check:
+    """Zones lie in a region that is allowed: a zone's name is the region's and a letter, its id the region's and `az`.
 
     After a digit the letter follows at once (`us-east-1a`, Alibaba Cloud's `ap-southeast-1a` too), after a word by a
     hyphen (`cn-hangzhou-h`). Local zones (`us-east-1-bos-1a`) and other regions (`cn-hangzhou-finance`) add more.
     Sources: EC2 user guide, "Regions and Zones"; ECS user guide, "Regions and zones".
     """
-    zones = [re.compile(re.escape(region) + ("[a-z]" if region[-1:].isdigit() else "-[a-z]")) for region in allowed]
+    names = [re.compile(re.escape(region) + ("[a-z]" if region[-1:].isdigit() else "-[a-z]")) for region in allowed]
+    ids = [re.compile(f"{re.escape(_id_of_region(region))}-az[0-9]+") for region in allowed]
 
     def check(resource: Resource) -> Iterator[Judgement]:
-        zone = resource.at(path)
-        if zone is UNKNOWN:
-            yield undecided(path)
-        elif zone:
-            inside = any(pattern.fullmatch(str(zone)) for pattern in zones)
-            yield passed(path, zone) if inside else failed(path, f"{zone} is no zone of {', '.join(allowed)}")
+        for place, zone in (found for path in paths for found in spread(resource.props, path)):
+            if zone is UNKNOWN:
+                yield undecided(place)
+            elif zone:
+                inside = any(pattern.fullmatch(str(zone)) for pattern in (*names, *ids))
+                yield passed(place, zone) if inside else failed(place, f"{zone} is no zone of {', '.join(allowed)}")
 
     return check
 
@@ -143,7 +162,7 @@ def _controls(allowed: tuple[str, ...]) -> tuple[Control, ...]:
             Severity.HIGH,
             f"Name zones of {' or '.join(allowed)}",
             TRANSFER,
-            checks={kind: _zones(path, allowed) for kind, path in ZONES.items()},
+            checks={kind: _zones(paths, allowed) for kind, paths in ZONES.items()},
         ),
         Control(
             "RES-COPY-01",

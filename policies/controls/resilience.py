@@ -1,16 +1,21 @@
-"""Resilience: what holds data isn't deleted by mistake, backups exist, single zones are meant."""
+"""Resilience: what holds data isn't deleted by mistake, backups exist, single zones are meant.
+
+Of Alibaba Cloud alone: buckets that lie in one zone, as those of S3 do only where they are of another type.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from policies.checks import equal, failed, passed, true, undecided, where
-from policies.control import Check, Control, Judgement, Severity
+from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
 from policies.resources import Resource, Stack
 from policies.values import UNKNOWN
 
 TOPIC = "resilience"
 QUEUE = "aws:sqs/queue:Queue"
+SMQ = "alicloud:message/serviceQueue:ServiceQueue"
+SIGNAL_S = 3600
 
 BACKED_UP: Mapping[str, tuple[str, ...]] = {
     "hipaa": ("164.308(a)(7)(i)", "164.308(a)(7)(ii)(A)"),
@@ -34,6 +39,17 @@ def _unforced(resource: Resource) -> Iterator[Judgement]:
         yield passed("forceDestroy", "is kept while anything is in it")
 
 
+def _of_work(path: str, check: StackCheck) -> StackCheck:
+    """Of queues that keep what is in them. One that forgets it within an hour, delivered or not, is a signal."""
+
+    def judged(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+        kept_s = resource.at(path)
+        if kept_s is UNKNOWN or kept_s is None or int(kept_s) > SIGNAL_S:
+            yield from check(resource, stack)
+
+    return judged
+
+
 def _dead_letters(resource: Resource, stack: Stack) -> Iterator[Judgement]:
     """A queue names one for what failed, or is one itself: others name it, or are allowed to."""
     others = [queue for queue in stack.of(QUEUE) if queue is not resource]
@@ -49,6 +65,23 @@ def _dead_letters(resource: Resource, stack: Stack) -> Iterator[Judgement]:
         yield undecided("redrivePolicy")
     else:
         yield failed("redrivePolicy", "not set, so that what fails comes back until it is too old")
+
+
+def _dead_letters_of_smq(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+    """The same of SMQ, whose queues name others by their names alone."""
+    path, target = "dlqPolicy", "dlqPolicy.deadLetterTargetQueue"
+    pointers = [
+        pointer
+        for pointer in stack.pointing(resource, (SMQ,), target)
+        if pointer.resource is not resource and pointer.resource.at(f"{path}.enabled") is not False
+    ]
+    own = list(true(f"{path}.enabled")(resource))
+    if any(pointer.sure for pointer in pointers):
+        yield passed(path, "is a queue for what failed")
+    elif own[0].verdict is Verdict.FAIL and pointers:
+        yield undecided(target)
+    else:
+        yield from own
 
 
 def _several_zones(path: str) -> Check:
@@ -115,6 +148,9 @@ CONTROLS: tuple[Control, ...] = (
             "aws:rds/instance:Instance": where("backupRetentionPeriod", lambda days: int(days) >= 7, "7 or more"),
             "aws:rds/cluster:Cluster": where("backupRetentionPeriod", lambda days: int(days) >= 7, "7 or more"),
             "aws:dynamodb/table:Table": true("pointInTimeRecovery.enabled"),
+            "alicloud:rds/backupPolicy:BackupPolicy": where(
+                "backupRetentionPeriod", lambda days: int(days) >= 7, "7 or more", absent=Verdict.PASS
+            ),
         },
     ),
     Control(
@@ -148,9 +184,9 @@ CONTROLS: tuple[Control, ...] = (
         Severity.LOW,
         "Name a queue for what couldn't be worked on",
         {},
-        in_stack={QUEUE: _dead_letters},
-        checks={
-            "alicloud:message/serviceQueue:ServiceQueue": true("dlqPolicy.enabled"),
+        in_stack={
+            QUEUE: _of_work("messageRetentionSeconds", _dead_letters),
+            SMQ: _of_work("messageRetentionPeriod", _dead_letters_of_smq),
         },
     ),
 )

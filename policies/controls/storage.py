@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from policies.checks import both, equal, failed, governed, passed, true, undecided, where
+from policies.checks import both, equal, failed, governed, inline_or, passed, true, undecided, where
 from policies.control import Check, Control, Judgement, Severity, StackCheck, Verdict
 from policies.documents import SOMEBODY, Statement, lets_everybody_in, statements
+from policies.locks import kept_on_oss, kept_on_s3, of_trails, versioned_on_oss
 from policies.resources import Resource, Stack
 from policies.values import UNKNOWN, Undecided, spread
 
@@ -26,21 +27,6 @@ BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictP
 PUBLIC_ACLS = ("public-read", "public-read-write", "authenticated-read", "website")
 NARROWING = SOMEBODY | {"aws:sourcevpc", "aws:sourcevpce", "aws:sourceip", "acs:sourcevpc", "acs:sourceip"}
 """Keys of conditions by which a statement isn't public (S3 user guide, "The meaning of public")."""
-
-
-def _inline_or(path: str, inline: Check, own: StackCheck) -> StackCheck:
-    """What is written in the bucket at `path`, or else in resources of its own."""
-
-    def check(resource: Resource, stack: Stack) -> Iterator[Judgement]:
-        written = resource.at(path)
-        if written is UNKNOWN:
-            yield undecided(path)
-        elif written is not None:
-            yield from inline(resource)
-        else:
-            yield from own(resource, stack)
-
-    return check
 
 
 def _policies(types: tuple[str, ...], test: Callable[[Statement], str]) -> StackCheck:
@@ -134,42 +120,32 @@ def _expires_old(rule: Mapping[str, object]) -> bool:
 def _cleaned(check: Check) -> dict[str, StackCheck]:
     """A bucket's lifecycle, inline or of its own, by cloud."""
     return {
-        "aws:s3/bucket:Bucket": _inline_or("lifecycleRules", check, governed(LIFECYCLES, "bucket", "lifecycle", check)),
+        "aws:s3/bucket:Bucket": inline_or("lifecycleRules", check, governed(LIFECYCLES, "bucket", "lifecycle", check)),
         OSS: lambda resource, _stack: check(resource),
     }
 
 
-def _kept_by_lock(resource: Resource, stack: Stack) -> Iterator[Judgement]:
-    """The bucket that a trail writes to locks its objects by default."""
-    if isinstance(lock := resource.at("objectLockConfiguration.rule"), Mapping):
-        yield passed("objectLockConfiguration.rule", str(lock))
-        return
-    yield from governed(
-        ("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",),
-        "bucket",
-        "default lock",
-        where(
-            "rule.defaultRetention.mode", lambda mode: mode in {"GOVERNANCE", "COMPLIANCE"}, "GOVERNANCE or COMPLIANCE"
-        ),
-    )(resource, stack)
+def _with_versions(checks: Mapping[str, StackCheck]) -> dict[str, StackCheck]:
+    """The same of buckets that keep versions, or once did: others have no old ones."""
 
+    def judged(check: StackCheck) -> StackCheck:
+        def within(resource: Resource, stack: Stack) -> Iterator[Judgement]:
+            if resource.at("versioning") is not None or any(stack.pointing(resource, VERSIONINGS, "bucket")):
+                yield from check(resource, stack)
 
-def _of_trails(trails: str, path: str, check: StackCheck) -> StackCheck:
-    """Judges only buckets that a trail of the stack writes to."""
+        return within
 
-    def judged(resource: Resource, stack: Stack) -> Iterator[Judgement]:
-        pointers = list(stack.pointing(resource, (trails,), path))
-        if any(pointer.sure for pointer in pointers):
-            yield from check(resource, stack)
-        elif pointers:
-            yield undecided(path)
-
-    return judged
+    return {kind: judged(check) for kind, check in checks.items()}
 
 
 BLOCKED = both(*(true(name) for name in BLOCKS))
 VERSIONED = equal("versioningConfiguration.status", "Enabled")
 LIFECYCLES = ("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",)
+VERSIONINGS = (
+    "aws:s3/bucketVersioning:BucketVersioning",
+    "aws:s3/bucketVersioningV2:BucketVersioningV2",
+    "alicloud:oss/bucketVersioning:BucketVersioning",
+)
 
 CONTROLS: tuple[Control, ...] = (
     Control(
@@ -208,6 +184,14 @@ CONTROLS: tuple[Control, ...] = (
             **dict.fromkeys(BUCKETS, _acls(("aws:s3/bucketAcl:BucketAcl", "aws:s3/bucketAclV2:BucketAclV2"))),
             OSS: _acls(("alicloud:oss/bucketAcl:BucketAcl",)),
         },
+        checks=dict.fromkeys(
+            (
+                "aws:s3/bucketObject:BucketObject",
+                "aws:s3/bucketObjectv2:BucketObjectv2",
+                "alicloud:oss/bucketObject:BucketObject",
+            ),
+            _private_acl("acl"),
+        ),
     ),
     Control(
         "STO-PUBLIC-03",
@@ -234,7 +218,7 @@ CONTROLS: tuple[Control, ...] = (
             "soc2": ("A1.2", "C1.2"),
         },
         in_stack={
-            "aws:s3/bucket:Bucket": _inline_or(
+            "aws:s3/bucket:Bucket": inline_or(
                 "versioning",
                 true("versioning.enabled"),
                 governed(("aws:s3/bucketVersioning:BucketVersioning",), "bucket", "versioning", VERSIONED),
@@ -245,16 +229,7 @@ CONTROLS: tuple[Control, ...] = (
                 "versioning",
                 VERSIONED,
             ),
-            OSS: _inline_or(
-                "versioning",
-                equal("versioning.status", "Enabled"),
-                governed(
-                    ("alicloud:oss/bucketVersioning:BucketVersioning",),
-                    "bucket",
-                    "versioning",
-                    equal("status", "Enabled"),
-                ),
-            ),
+            OSS: versioned_on_oss,
         },
     ),
     Control(
@@ -262,15 +237,12 @@ CONTROLS: tuple[Control, ...] = (
         "The record of a trail is locked",
         TOPIC,
         Severity.HIGH,
-        "Lock the bucket's objects by default, for as long as the record must stand",
+        "Lock the bucket's objects by default, for as long as the record must stand; on OSS, lock a retention policy, "
+        "or keep versions and let the bucket's policy refuse everybody to delete them",
         {"pci": ("10.3.2", "10.3.4"), "hipaa": ("164.312(c)(1)",), "iso27001": ("A.8.15",)},
         in_stack={
-            "aws:s3/bucket:Bucket": _of_trails("aws:cloudtrail/trail:Trail", "s3BucketName", _kept_by_lock),
-            OSS: _of_trails(
-                "alicloud:actiontrail/trail:Trail",
-                "ossBucketName",
-                governed(("alicloud:oss/bucketWorm:BucketWorm",), "bucket", "retention policy"),
-            ),
+            "aws:s3/bucket:Bucket": of_trails("aws:cloudtrail/trail:Trail", "s3BucketName", kept_on_s3),
+            OSS: of_trails("alicloud:actiontrail/trail:Trail", "ossBucketName", kept_on_oss),
         },
     ),
     Control(
@@ -289,6 +261,6 @@ CONTROLS: tuple[Control, ...] = (
         Severity.LOW,
         "Add a lifecycle rule that expires noncurrent versions: they are paid for, and hold what was to be deleted",
         {},
-        in_stack=_cleaned(_lifecycle(_expires_old, "expires noncurrent versions")),
+        in_stack=_with_versions(_cleaned(_lifecycle(_expires_old, "expires noncurrent versions"))),
     ),
 )

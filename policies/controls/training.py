@@ -1,4 +1,8 @@
-"""Training: what makes a fleet of fast nodes fail at launch, train slowly, or lose work."""
+"""Training: what makes a fleet of fast nodes fail at launch, train slowly, or lose work.
+
+Of AWS alone: one subnet, which EFA doesn't leave and eRDMA does; capacity blocks beside placement groups, as a private
+pool of Alibaba Cloud has no such rule; and places of interfaces, which a scaling configuration doesn't name.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +89,23 @@ def _reserved(template: Resource) -> Iterator[Judgement]:
             yield failed("instanceMarketOptions.spotOptions", "stand beside a capacity block")
 
 
+def _in_its_pool(config: Resource) -> Iterator[Judgement]:
+    """A configuration that launches into private pools names them, and asks for no spot nodes: those are in none.
+
+    (ECS user guide, "Overview of resource assurance"; ESS API, CreateScalingConfiguration, `ResourcePoolOptions`.)
+    """
+    strategy = config.at("resourcePoolOptionsStrategy")
+    if strategy is UNKNOWN:
+        yield undecided("resourcePoolOptionsStrategy")
+    elif strategy in {"PrivatePoolFirst", "PrivatePoolOnly"}:
+        paths = ("resourcePoolOptionsPrivatePoolIds", "resourcePoolOptionsPrivatePoolTags")
+        named = any(value is UNKNOWN or value for value in map(config.at, paths))
+        yield passed(paths[0], "names it") if named else failed(paths[0], "names no reservation")
+        yield from where(
+            "spotStrategy", lambda name: name == "NoSpot", "NoSpot beside a reservation", absent=Verdict.PASS
+        )(config)
+
+
 def _numbered(path: str) -> Check:
     return where(
         path,
@@ -135,7 +156,8 @@ def _drained_on_alicloud(group: Resource, stack: Stack) -> Iterator[Judgement]:
     strategies = [pointer.resource.at("spotStrategy") for pointer in configs]
     if policy is UNKNOWN or any(strategy is UNKNOWN for strategy in strategies):
         raise Undecided
-    if policy != "COST_OPTIMIZED" and not any(strategy not in (None, "NoSpot") for strategy in strategies):
+    mixed = policy in {"COST_OPTIMIZED", "COMPOSABLE"}
+    if not mixed and not any(strategy not in (None, "NoSpot") for strategy in strategies):
         return
     hooks: list[object] = [
         pointer.resource.props for pointer in stack.pointing(group, (ESS_HOOK,), "scalingGroupId") if pointer.sure
@@ -218,12 +240,13 @@ CONTROLS: tuple[Control, ...] = (
     ),
     Control(
         "TRN-BLOCK-02",
-        "Capacity blocks are named by their reservation",
+        "Reserved capacity is named by its reservation",
         TOPIC,
         Severity.HIGH,
-        "Name the reservation in the template's capacity reservation target, and take spot options away",
+        "Name the reservation in the template's capacity reservation target, on Alibaba Cloud the private pool in the "
+        "scaling configuration, and take spot options away",
         {},
-        checks={TEMPLATE: _reserved},
+        checks={TEMPLATE: _reserved, ESS_CONFIG: _in_its_pool},
     ),
     Control(
         "TRN-VERSION-01",

@@ -1,15 +1,18 @@
-"""Encryption in transit: buckets and queues take TLS alone, of a minimum version; listeners too."""
+"""Encryption in transit: buckets and queues take TLS alone, of a minimum version; listeners too.
+
+Of AWS alone: queues and topics, as those of SMQ have no policy that could refuse what comes without TLS.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from policies.checks import equal, failed, governed, passed, undecided, where
+from policies.checks import documented, equal, failed, governed, passed, undecided, where
 from policies.control import Check, Control, Judgement, Severity, StackCheck
-from policies.documents import Statement, statements
-from policies.resources import Resource, Stack
+from policies.documents import Statement, covers
+from policies.resources import Resource
 from policies.settings import Settings
-from policies.values import UNKNOWN, Undecided, spread
+from policies.values import UNKNOWN, spread
 
 TOPIC = "transport"
 
@@ -21,18 +24,20 @@ IN_TRANSIT = {
     "iso27001": ("A.8.24",),
 }
 
-BUCKET_POLICIES = ("aws:s3/bucketPolicy:BucketPolicy",)
+BUCKET_POLICIES = ("aws:s3/bucketPolicy:BucketPolicy", "alicloud:oss/bucketPolicy:BucketPolicy")
 HTTPS_CONFIGS = ("alicloud:oss/bucketHttpsConfig:BucketHttpsConfig",)
 
 
 def denies_without_tls(statement: Statement, *actions: str) -> bool:
     """The statement refuses everybody one of these actions, or all, without TLS (facts K4; aws-guard-rules#218, #243).
 
-    `aws:SecureTransport` is false by any operator that compares a Boolean, and no further condition narrows it.
+    `aws:SecureTransport`, on OSS `acs:SecureTransport`, is false by any operator that compares a Boolean, and no
+    further condition narrows it.
     """
     insecure = any(
-        statement.condition(operator, "aws:SecureTransport") == ("false",)
+        statement.condition(operator, key) == ("false",)
         for operator in ("Bool", "BoolIfExists", "StringEquals", "StringEqualsIgnoreCase")
+        for key in ("aws:SecureTransport", "acs:SecureTransport")
     )
     return _refuses(statement, *actions) and insecure and len(statement.conditions) == 1
 
@@ -42,15 +47,6 @@ def _refuses(statement: Statement, *actions: str) -> bool:
     refused = {action.lower() for action in statement.actions} & {"*", *actions}
     everybody = statement.of_everyone and not statement.not_principals
     return not statement.allow and everybody and bool(refused) and not statement.not_actions
-
-
-def _whole(found: Iterable[Statement]) -> bool:
-    """Together, these name a bucket itself and its objects, which S3 tells apart (prowler#1481)."""
-    names = {name for statement in found if not statement.not_resources for name in statement.resources}
-    buckets = {name for name in names if "/" not in name}
-    # One pattern for both (`*`, `…:::name*`).
-    both = any(name.endswith("*") for name in buckets)
-    return both or any(f"{name}/*" in names for name in buckets)
 
 
 def denies_old_tls(statement: Statement, least: str) -> bool:
@@ -68,43 +64,17 @@ def denies_old_tls(statement: Statement, least: str) -> bool:
 
 
 def _bucket_policy(test: Callable[[Statement], bool], good: str, bad: str) -> StackCheck:
-    def whole(found: Iterable[Statement]) -> bool:
-        return _whole(statement for statement in found if test(statement))
+    def whole(bucket: Resource, found: Iterable[Statement]) -> bool:
+        return covers((statement for statement in found if test(statement)), bucket.names)
 
-    return _policy(BUCKET_POLICIES, "bucket", whole, good, bad)
-
-
-def _policy(
-    types: Iterable[str], path: str, test: Callable[[Iterable[Statement]], bool], good: str, bad: str
-) -> StackCheck:
-    """A policy passes: the one written in the resource, or one of these types that points to it."""
-    kinds = tuple(types)
-
-    def check(resource: Resource, stack: Stack) -> Iterator[Judgement]:
-        documents = [("policy", resource.at("policy"))] if resource.at("policy") is not None else []
-        pointers = list(stack.pointing(resource, kinds, path))
-        documents += [(f"{each.resource.name}.policy", each.resource.at("policy")) for each in pointers if each.sure]
-        unsure = [each.resource.name for each in pointers if not each.sure]
-        for place, document in documents:
-            try:
-                if test(statements(document)):
-                    yield passed(place, good)
-                    return
-            except Undecided:
-                unsure.append(place)
-        if unsure:
-            yield from (undecided(place) for place in unsure)
-        else:
-            yield failed(documents[0][0] if documents else "", bad)
-
-    return check
+    return documented(BUCKET_POLICIES, "bucket", whole, good, bad)
 
 
 def _of_policies(types: Iterable[str], path: str, *actions: str) -> StackCheck:
-    return _policy(
+    return documented(
         types,
         path,
-        lambda found: any(denies_without_tls(statement, *actions) for statement in found),
+        lambda _, found: any(denies_without_tls(statement, *actions) for statement in found),
         "refuses what comes without TLS",
         "refuses nothing that comes without TLS",
     )
@@ -138,16 +108,15 @@ def _security_policy(path: str, protocols: Collection[str], protocol: str, old: 
     return check
 
 
-def _https(resource: Resource, stack: Stack) -> Iterator[Judgement]:
-    """An OSS bucket has a configuration of HTTPS that is on."""
-    yield from governed(HTTPS_CONFIGS, "bucket", "HTTPS configuration", equal("enable", True))(resource, stack)
-
-
 def _versions(least: str) -> Check:
     taken = [version for version in ("1.2", "1.3") if version >= least]
 
     def check(resource: Resource) -> Iterator[Judgement]:
-        """Each version that a configuration of HTTPS names; without names it takes any."""
+        """Each version that a configuration names, which is on; without names it takes any.
+
+        It is of TLS alone: what comes by HTTP, it doesn't refuse (OSS API, "PutBucketHttpsConfig").
+        """
+        yield from equal("enable", True)(resource)
         if resource.at("tlsVersions") in (None, []):
             yield failed("tlsVersions", "not set, so that any version of TLS is taken")
         names = {f"TLSv{version}" for version in taken}
@@ -168,7 +137,7 @@ def _new_tls(least: str) -> StackCheck:
 
 
 ONLY_TLS = _bucket_policy(
-    lambda statement: denies_without_tls(statement, "s3:*"),
+    lambda statement: denies_without_tls(statement, "s3:*", "oss:*"),
     "refuses what comes without TLS",
     "refuses nothing that comes without TLS",
 )
@@ -190,13 +159,13 @@ def controls(settings: Settings) -> tuple[Control, ...]:
             "Buckets take TLS alone",
             TOPIC,
             Severity.MEDIUM,
-            "Deny everybody every action on the bucket and its objects where aws:SecureTransport is false; on OSS, "
-            "turn its HTTPS configuration on",
+            "Deny everybody every action on the bucket and its objects where aws:SecureTransport, on OSS "
+            "acs:SecureTransport, is false",
             IN_TRANSIT,
             in_stack={
                 "aws:s3/bucket:Bucket": ONLY_TLS,
                 "aws:s3/bucketV2:BucketV2": ONLY_TLS,
-                "alicloud:oss/bucket:Bucket": _https,
+                "alicloud:oss/bucket:Bucket": ONLY_TLS,
             },
         ),
         Control(

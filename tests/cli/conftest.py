@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -154,6 +157,13 @@ class Prefix:
 
     def _write(self, generation: int) -> None:
         self.store.put(layout.metrics_chunk(generation, 0), "\n".join(self.lines[generation]).encode() + b"\n")
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """What a verb sets to lead clients to its stack's cloud ends with the test."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from botocore import exceptions
 
 from cli import aws
+from cli.account import Group
 from cli.errors import Refused
 
 
@@ -53,15 +54,15 @@ def test_instances_on_their_way_out_are_not_counted(groups: list[dict[str, Any]]
     states = {"i-1": "InService", "i-2": "Terminating:Wait", "i-3": "Pending", "i-4": "Terminated"}
     instances = [{"InstanceId": name, "LifecycleState": state} for name, state in states.items()]
     groups.append({"CreatedTime": datetime.fromtimestamp(9.0, UTC), "Instances": instances})
-    assert aws.group("g") == aws.Group(9.0, frozenset({"i-1", "i-3"}))
+    assert aws.Aws("us-west-2").group("g") == Group(9.0, frozenset({"i-1", "i-3"}))
 
 
 def test_a_group_that_is_gone_has_no_instances(groups: list[dict[str, Any]]) -> None:
-    assert aws.group("g") == aws.Group(None, frozenset())
+    assert aws.Aws("us-west-2").group("g") == Group(None, frozenset())
 
 
 def test_a_group_whose_launches_are_suspended_is_stopped(groups: list[dict[str, Any]]) -> None:
     groups.append({"CreatedTime": datetime.fromtimestamp(9.0, UTC), "Instances": []})
     for suspended, stopped in (([], False), (["AZRebalance"], False), (["AZRebalance", "Launch"], True)):
         groups[0]["SuspendedProcesses"] = [{"ProcessName": name, "SuspensionReason": ""} for name in suspended]
-        assert aws.group("g").stopped is stopped
+        assert aws.Aws("us-west-2").group("g").stopped is stopped

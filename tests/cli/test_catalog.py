@@ -48,7 +48,7 @@ def test_nothing_of_the_list_is_cut_off(width: int, purchase: str) -> None:
 def test_filters_narrow_the_list_and_add_up() -> None:
     assert {"p5.48xlarge", "t4g.small", "trn1.32xlarge"} <= set(names())
     assert not {"t4g.small", "trn1.32xlarge"} & set(names(gpu=True))
-    assert "r6i.4xlarge" not in names(efa=True)
+    assert "r6i.4xlarge" not in names(fabric=True)
     assert names(region="ap-southeast-1", gpu=True) == ["p4de.24xlarge", "g4dn.12xlarge", "g4dn.metal"]
     assert names(min_gpu_memory=141, min_memory=4096) == ["p6-b300.48xlarge"]
     assert "p5.4xlarge" not in names(min_gpus=8)
@@ -134,3 +134,32 @@ def test_check_prints_what_the_cluster_costs(tmp_path: Path, monkeypatch: pytest
 
 def test_check_prints_no_cost_of_what_runs_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cost" not in checked(tmp_path, monkeypatch, "local")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_alibaba_clouds_list_fits_and_calls_its_fabric_by_name(width: int) -> None:
+    text = shown(width, cloud="alicloud")
+    assert "…" not in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert text.splitlines()[0].split() == ["type", "accelerators", "vCPUs", "GiB", "Gbit/s", "eRDMA", "TB", "USD/h"]
+
+
+def row(text: str, name: str) -> list[str]:
+    return next(line.split() for line in text.splitlines() if line.startswith(f"{name} "))
+
+
+def test_what_has_no_primary_source_is_marked_and_what_has_is_not() -> None:
+    text = shown(120, cloud="alicloud")
+    assert "1?" in row(text, "ecs.g8i.24xlarge")
+    assert row(text, "ecs.gn8is.2xlarge")[-2:] == ["1", "?"]  # the last is the price's
+    said = " ".join(text.split())
+    assert "Elsewhere, ?: no primary source. None states which regions offer these types." in said
+    assert "or sell them so." in " ".join(shown(120, cloud="alicloud", purchase="spot").split())
+    assert "primary source" not in shown(120)
+
+
+def test_types_whose_regions_are_not_known_are_listed_for_each_region_that_there_is() -> None:
+    assert names(cloud="alicloud", region="cn-hangzhou") == names(cloud="alicloud")
+    with pytest.raises(Refused, match=r"no type is offered in 'cn-hangzou'\. Did you mean cn-hangzhou"):
+        names(cloud="alicloud", region="cn-hangzou")
+    assert "ecs.gn7-c13g1.26xlarge" not in names(cloud="alicloud", fabric=True)

@@ -219,3 +219,18 @@ def test_a_thousand_broken_resources_make_no_page_that_nobody_can_open():
     many = found(*(resource(VOLUME, f"disk-{n}", encrypted=False, size=n) for n in range(1000)))
     assert len(html.page(many)) < 500_000
     assert len(table.plain_text(many).splitlines()) < 200
+
+
+def test_a_finding_that_has_a_remedy_says_what_it_would_set():
+    loose = resource("aws:ec2/instance:Instance", "loose", metadataOptions={"httpTokens": "optional"})
+    told = found(loose, resource("alicloud:ess/scalingConfiguration:ScalingConfiguration", "config"))
+    said = "level `remediate` sets metadataOptions.httpTokens to required"
+    remedies = {
+        result["name"]: result["remedy"]
+        for control in data.as_json(told)["controls"]
+        if control["id"] == "NET-METADATA-01"
+        for result in control["results"]
+    }
+    assert remedies == {"loose": said, "config": None}
+    assert said in " ".join(table.plain_text(told).split())
+    assert said in html.page(told)

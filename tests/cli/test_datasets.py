@@ -58,18 +58,16 @@ def test_another_of_the_same_name_is_refused_and_the_first_left_whole(tmp_path: 
     assert bucket.list() == before
 
 
-def test_a_replaced_dataset_is_never_whole_with_another_ones_shards(
-    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket = FileStore(tmp_path / "bucket")
+def test_a_replaced_dataset_is_never_whole_with_another_ones_shards(tmp_path: Path, console: Console) -> None:
+    bucket = Recording(tmp_path / "bucket")
     datasets.upload(packed(tmp_path / "home", "one"), bucket, console)
-    store = Recording(tmp_path / "bucket" / NAME)
-    monkeypatch.setattr(datasets, "open_store", lambda _: store)
+    bucket.done.clear()
     folder = packed(tmp_path / "home", "other")
     datasets.upload(folder, bucket, console, replace=True)
-    index = "index.json"
-    assert store.done == [("delete", index), ("upload", "shard-00000.bin"), ("upload", index)]
-    assert store.get(index) == (folder / index).read_bytes()
+    prefix = f"datasets/{folder.name}"
+    index = f"{prefix}/index.json"
+    assert bucket.done == [("delete", index), ("upload", f"{prefix}/shard-00000.bin"), ("upload", index)]
+    assert bucket.get(index) == (folder / "index.json").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["../bucket", "Poems", ""])

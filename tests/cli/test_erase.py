@@ -119,7 +119,7 @@ class Fake:
         assert key == DATA_KEY
         return {version for version in versions if version.id in self.plain}
 
-    def mirrors(self, bucket: str, prefix: str) -> list[Mirror]:
+    def mirrors(self, cluster: str, bucket: str, prefix: str) -> list[Mirror]:
         return self.links
 
     def nodes(self, groups: Iterable[str]) -> frozenset[str]:
@@ -144,6 +144,15 @@ class Fake:
             raise Refused(self.deaf)
         public = self.private.public_key()
         return bytes(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+    def url(self, bucket: str, key: str) -> str:
+        return f"s3://{bucket}/{key}"
+
+    def to_end(self, group: str) -> str:
+        return f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity 0"
+
+    def to_restore(self, key: str) -> str:
+        return f"aws kms cancel-key-deletion --key-id {key}"
 
     def put(self, bucket: str, key: str, body: bytes) -> None:
         self.written[bucket, key] = body

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from cli import main
 from cli.erasure import certificate, erase
-from cli.erasure.aws import Aws, asked_for
+from cli.erasure.aws import Aws
+from cli.erasure.clouds import asked_for
 from cli.erasure.cluster import Cluster
 from cli.erasure.key import erase_key
 from cli.erasure.scope import Mirror, Scope, Upload, Version, found
@@ -265,7 +266,7 @@ def test_file_systems_that_show_the_datasets_are_found_with_whether_they_follow(
     with Stubber(client) as stub:
         stub.add_response("describe_data_repository_associations", {"Associations": first, "NextToken": "abc"}, {})
         stub.add_response("describe_data_repository_associations", {"Associations": second}, {"NextToken": "abc"})
-        assert cloud.mirrors("data", "datasets/") == [
+        assert cloud.mirrors("prod", "data", "datasets/") == [
             Mirror("fs-00000000001", True, "AVAILABLE"),
             Mirror("fs-00000000002", True, "AVAILABLE"),
             Mirror("fs-00000000004", False, "MISCONFIGURED"),
@@ -327,7 +328,7 @@ def test_what_aws_refuses_is_said_in_words_before_anything_is_deleted(
 def test_a_certificate_can_not_lead_to_another_service() -> None:
     assert asked_for("arn:aws-cn:kms:cn-north-1:123456789012:key/a-1").region == "cn-north-1"
     for key in ("", "alias/x", "arn:aws:kms:evil.example.com/:123456789012:key/a", "arn:aws:s3:::b\n"):
-        with pytest.raises(Refused, match="is no key of AWS"):
+        with pytest.raises(Refused, match="is no key of AWS or Alibaba Cloud"):
             asked_for(key)
 
 

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from cli import lifecycle
-from cli.aws import Group
+from cli.account import Group
 from cli.errors import Interrupted, Refused
 from cli.workspace import REPOSITORY, Workspace
 from emulator import cloud

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 from cli.nodes import Pulse, nodes
+from trainer import layout
 from trainer.node.peers import Ended
 
 
@@ -15,6 +17,15 @@ def test_a_node_that_boots_is_at_the_step_after_its_last(prefix: Any) -> None:
     prefix.boot("i-1", 0, upto="identify")
     prefix.boot("i-2", 0, failed="fabric")
     assert states(prefix) == {"i-1": "booting: storage", "i-2": "boot failed: fabric"}
+
+
+def test_a_step_that_only_some_clusters_have_is_neither_awaited_nor_counted(prefix: Any) -> None:
+    for name in ("i-1", "i-2"):
+        prefix.boot(name, 0, upto="identify")
+    report = json.loads(prefix.store.get(layout.boot_report("i-2")))
+    report["steps"].append({"step": "harden", "status": "ok", "seconds": 0.2, "detail": "fine"})
+    prefix.store.put(layout.boot_report("i-2"), json.dumps(report).encode())
+    assert states(prefix) == {"i-1": "booting: storage", "i-2": "booting: storage"}
 
 
 def test_a_node_waits_until_a_generation_has_it(prefix: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cli import page
 from cli.history import History, Step
+from cli.nodes import BOOT_STEPS
 
 VOID = {"meta", "br", "link", "img", "hr"}
 HOSTILE = '</title><script>alert("1")</script>\x1b[31m'
@@ -163,3 +164,14 @@ def test_a_long_run_keeps_the_page_small(prefix: Any, facts: Any) -> None:
     assert len(history.steps) == 100_000
     assert 100_000 < len(content.encode()) < 500_000
     assert "Not shown: 1,960 earlier nodes and 150 earlier generations." in outline(content).text
+
+
+def test_a_step_that_only_some_clusters_have_has_its_column_and_colour_there(prefix: Any, facts: Any) -> None:
+    history = prefix.eventful()
+    assert ">harden<" not in page.html(history, facts, now=0.0)
+    for boot in history.boots.values():
+        boot.steps.insert(1, {"step": "harden", "status": "ok", "seconds": 0.2, "detail": "fine"})
+    told = page.html(history, facts, now=0.0)
+    assert '<th scope="col" class="right">harden</th>' in told
+    for at in range(len(BOOT_STEPS)):
+        assert f".boot{at} {{ fill: var(--boot{at}); }}" in told

@@ -27,6 +27,11 @@ exit 0
 """
 NETWORK = ["aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/subnet:Subnet"]
 TYPES = ["pulumi:pulumi:Stack", "pulumi:providers:aws", "trainwright:index:TrainingCluster", *NETWORK]
+ALIBABA = [
+    "pulumi:pulumi:Stack", "pulumi:providers:alicloud", "trainwright:index:TrainingCluster",
+    "alicloud:vpc/network:Network", "alicloud:ecs/securityGroupRule:SecurityGroupRule",
+    "alicloud:ecs/securityGroupRule:SecurityGroupRule",
+]  # fmt: skip
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAMINE", "AWS_SECRET_ACCESS_KEY": "mine"}
 
 
@@ -109,12 +114,69 @@ def test_a_profile_that_is_not_there_is_an_error_and_no_reason_to_plan_offline(
     assert setting.asked == ""
 
 
+class Alibaba(Setting):
+    """The same with a stack of Alibaba Cloud's."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        shutil.copy(REPOSITORY / "stacks" / "Pulumi.prod-cn-hangzhou.yaml", self.file)
+        self.answer({"steps": [{"op": "create", "newState": {"type": kind}} for kind in ALIBABA]})
+
+
+@pytest.fixture
+def alibaba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Alibaba:
+    return Alibaba(tmp_path / "project", monkeypatch)
+
+
+def test_a_stack_of_alibaba_cloud_is_planned_and_told_in_its_own_words(alibaba: Setting) -> None:
+    said = " ".join(alibaba.preview().split())
+    assert said.startswith("prod planned offline: there are no Alibaba Cloud credentials here")
+    assert "answered in Alibaba Cloud's place" in said
+    assert not re.search(r"\bAWS\b|EFA", said)
+    assert re.search(r"ecs 2 SecurityGroupRule\W2 vpc 1 Network pulumi 3 Provider, Stack, TrainingCluster", said)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ALIBABA_CLOUD_ACCESS_KEY_ID": "LTAI", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "mine"},
+        {"ALICLOUD_ACCESS_KEY": "LTAI", "ALICLOUD_SECRET_KEY": "mine"},
+    ],
+)
+def test_with_alibaba_clouds_credentials_the_account_is_asked(
+    alibaba: Setting, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    for name, value in {**CREDENTIALS, **given}.items():
+        monkeypatch.setenv(name, value)
+    assert "offline" not in alibaba.preview()
+    assert "=LTAI" in alibaba.asked
+    assert "ALIBABA_CLOUD_PROFILE" not in alibaba.asked
+
+
+def test_awss_credentials_alone_ask_nothing_of_alibaba_cloud(alibaba: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    assert "planned offline" in alibaba.preview()
+
+
+def test_who_is_signed_in_by_aliyun_is_so_for_the_engine_too(alibaba: Setting) -> None:
+    file = alibaba.folder / ".aliyun" / "config.json"
+    file.parent.mkdir()
+    keys = {"access_key_id": "LTAI", "access_key_secret": "mine"}
+    profiles = [{"name": "work", "mode": "AK", **keys}]
+    file.write_text(json.dumps({"current": "work", "profiles": profiles}))
+    assert "offline" not in alibaba.preview()
+    assert "ALIBABA_CLOUD_PROFILE=work" in alibaba.asked
+    assert "mine" not in alibaba.asked, "a secret is left where it is"
+
+
 def test_offline_leaves_login_state_and_credentials_of_the_user_alone(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = {
         **CREDENTIALS,
         "AWS_PROFILE": "mine",
+        **dict.fromkeys(("ALICLOUD_SECRET_KEY", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABACLOUD_REGION"), "mine"),
         "PULUMI_ACCESS_TOKEN": "mine",
         "PULUMI_CONFIG_PASSPHRASE_FILE": "mine",
     }

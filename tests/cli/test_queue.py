@@ -7,7 +7,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli import audit, aws, lifecycle, queue
+from cli import audit, lifecycle, queue
 from cli.errors import Refused
 from cli.workspace import Workspace
 from components.plan import run_id
@@ -37,6 +37,7 @@ class Bench:
         self.outputs = outputs = {"bucket": "b", "run": "own-00000000", "queueUrl": "https://queue"}
         self.sent = []
         self.console = Console(width=200)
+        bench = self
 
         class Up(Workspace):
             @property
@@ -50,11 +51,19 @@ class Bench:
             def open(self, _bucket, prefix=""):
                 return FileStore(bucket.root / prefix)
 
+            @property
+            def account(self):
+                return bench
+
         monkeypatch.setattr(queue, "Workspace", Up)
-        monkeypatch.setattr(aws, "caller", lambda: "arn:aws:iam::123456789012:user/ann")
-        monkeypatch.setattr(aws, "send", lambda url, body: self.sent.append((url, body)))
         self.workspace = Up("c1")
         self.bucket.put("datasets/text/index.json", b"{}")
+
+    def caller(self):
+        return "arn:aws:iam::123456789012:user/ann"
+
+    def send(self, url, body):
+        self.sent.append((url, body))
 
     def write(self, values):
         self.file.write_text(yaml.safe_dump({"config": {f"trainwright:{key}": value for key, value in values.items()}}))
@@ -181,7 +190,7 @@ def test_a_signal_that_does_not_get_through_costs_a_warning_alone(bench, monkeyp
     def away(*_):
         raise Refused("the queue can't be asked for")
 
-    monkeypatch.setattr(aws, "send", away)
+    monkeypatch.setattr(bench, "send", away)
     bench.submit("steps=70")
     assert len(submitted(bench)) == 1
     assert "a fleet at zero isn't told of it" in capsys.readouterr().out

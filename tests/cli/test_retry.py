@@ -12,12 +12,15 @@ from rich.console import Console
 
 from cli import aws
 from cli import retry as retrying
-from cli.aws import Group
+from cli.account import Group
+from cli.alicloud import Alicloud, Fixed
 from cli.errors import Refused
 from cli.retry import pardon
 from cli.workspace import Workspace
 from components.scaling import LAUNCH, breaker_name
+from tests.cli.alibaba import PERSON, Rpc, served
 from trainer import layout
+from trainer.alicloud import ENDPOINT
 from trainer.node.membership import Membership
 from trainer.node.peers import Card, Generation, Member, Tally
 from trainer.store import FileStore, Unavailable
@@ -64,6 +67,7 @@ class Stack:
 
     def __init__(self, store):
         self.store = store
+        self.outputs = {"group": "g"}
 
     own = "r-1"
 
@@ -71,13 +75,21 @@ class Stack:
         return run, self.store
 
     def group(self):
-        return Group(12.0, frozenset())
+        return Group(12.0, frozenset({"i-1", "i-2"}))
+
+    @property
+    def account(self):
+        return self
+
+    def caller(self):
+        return "arn:aws:iam::123456789012:user/ada"
+
+    def end_instances(self, name, instances):
+        assert (name, instances) == ("g", {"i-1", "i-2"})
 
 
 def test_who_tried_again_is_in_the_audit_record(store, monkeypatch):
     monkeypatch.setattr(retrying, "Workspace", lambda _: Stack(store))
-    monkeypatch.setattr(retrying.aws, "caller", lambda: "arn:aws:iam::123456789012:user/ada")
-    monkeypatch.setattr(retrying.aws, "end_instances", lambda _: 2)
     ended(store, succeeded=False)
     retrying.retry("local", Console(file=io.StringIO()))
     page = json.loads(store.get("audit/retry-12.json"))
@@ -85,11 +97,11 @@ def test_who_tried_again_is_in_the_audit_record(store, monkeypatch):
 
 
 def test_nobody_unknown_tries_again(store, monkeypatch):
-    def refuse():
+    def refuse(_):
         raise Refused("who you are can't be asked for")
 
     monkeypatch.setattr(retrying, "Workspace", lambda _: Stack(store))
-    monkeypatch.setattr(retrying.aws, "caller", refuse)
+    monkeypatch.setattr(Stack, "caller", refuse)
     ended(store, succeeded=False)
     with pytest.raises(Refused, match="who you are"):
         retrying.retry("local", Console(file=io.StringIO()))
@@ -107,7 +119,7 @@ def stopped(store, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setattr(Workspace, "run", lambda *_: ("r-1", store))
-    monkeypatch.setattr(Workspace, "group", lambda _: aws.group("g"))
+    monkeypatch.setattr(Workspace, "account", aws.Aws(REGION))
     monkeypatch.setattr(Workspace, "outputs", {"group": "g", "run": "r-1"})
     monkeypatch.setattr(Workspace, "plan", lambda _: (SimpleNamespace(fleet=SimpleNamespace(desired=2)), []))
     with mock_aws():
@@ -204,4 +216,54 @@ def test_a_run_that_is_done_stays_so_while_its_stopped_fleet_goes_on_for_others(
     ended(store, succeeded=True)
     assert _retried().startswith("The fleet launches nodes again. Follow it")
     assert _group(stopped.scaling) == (2, {"AZRebalance"})
+    assert store.exists(layout.OUTCOME)
+
+
+# The same on Alibaba Cloud
+
+
+@pytest.fixture
+def alibaba(store, monkeypatch):
+    """A cluster `c1` there, whose group wants no nodes and may launch none; what it is asked."""
+    api = Rpc()
+    suspended = ["ScaleOut"]
+    group = {
+        "CreationTime": "2026-11-30T10:00Z",
+        "DesiredCapacity": 0,
+        "SuspendedProcesses": {"SuspendedProcess": suspended},
+    }
+    api.on = []
+    api.actions |= {
+        "GetCallerIdentity": lambda _: {"Arn": "acs:ram::1234567890123456:user/ada"},
+        "DescribeScalingGroups": lambda _: {"ScalingGroups": {"ScalingGroup": [group]}},
+        "DescribeScalingInstances": lambda _: {"ScalingInstances": {"ScalingInstance": []}},
+        "DescribeMetricRuleList": lambda _: {"Alarms": {"Alarm": [{"RuleName": name} for name in api.on]}},
+        "ResumeProcesses": lambda asked: suspended.remove(asked["Process.1"]) or {},
+        "ModifyScalingGroup": lambda asked: group.update(DesiredCapacity=int(asked["DesiredCapacity"])) or {},
+    }
+    api.group = group
+    monkeypatch.setattr(boto3, "client", lambda *_, **__: pytest.fail("AWS was asked"))
+    monkeypatch.setattr(Workspace, "run", lambda *_: ("r-1", store))
+    monkeypatch.setattr(Workspace, "account", Alicloud("cn-hangzhou", Fixed(PERSON)))
+    monkeypatch.setattr(Workspace, "outputs", {"group": "asg-1", "run": "r-1"})
+    monkeypatch.setattr(Workspace, "plan", lambda _: (SimpleNamespace(fleet=SimpleNamespace(desired=2)), []))
+    with served(api) as url:
+        monkeypatch.setenv(ENDPOINT, url)
+        yield api
+
+
+def test_a_stopped_fleet_on_alibaba_cloud_launches_again(alibaba, store):
+    ended(store, succeeded=False)
+    assert "its failure is put aside, and 0 nodes will be replaced. The fleet launches nodes again." in _retried()
+    assert alibaba.group["DesiredCapacity"] == 2
+    assert alibaba.group["SuspendedProcesses"]["SuspendedProcess"] == []
+    assert json.loads(store.get(layout.audit_retry(12.0)))["by"] == "acs:ram::1234567890123456:user/ada"
+
+
+def test_a_fleet_on_alibaba_cloud_is_not_resumed_while_its_breaker_is_on(alibaba, store):
+    alibaba.on = [f"{breaker_name('c1')}-1a2b3c4"]
+    ended(store, succeeded=False)
+    with pytest.raises(Refused, match=r"alarm c1-failed-nodes-1a2b3c4 is on"):
+        _retried()
+    assert alibaba.group["DesiredCapacity"] == 0
     assert store.exists(layout.OUTCOME)

@@ -4,7 +4,8 @@ import boto3
 import pytest
 from botocore.utils import get_environ_proxies
 
-from cli import variables
+from cli import credentials, variables
+from trainer.alicloud import Credentials
 
 ENDPOINT = "http://127.0.0.1:4711"
 
@@ -18,6 +19,19 @@ def test_what_a_user_excludes_from_the_proxy_stays_excluded_beside_loopback() ->
 def test_a_spelling_that_is_unset_takes_the_others_names() -> None:
     led = variables.leading(ENDPOINT, {"no_proxy": "a.example"})
     assert led["NO_PROXY"] == led["no_proxy"] == "a.example,127.0.0.1,localhost"
+
+
+def test_nobodys_own_credentials_with_alibaba_cloud_reach_the_embedded_one() -> None:
+    given = {
+        "ALICLOUD_ACCESS_KEY": "mine", "ALICLOUD_SECRET_KEY": "mine", "ALICLOUD_SECURITY_TOKEN": "mine",
+        "ALIBABACLOUD_SECURITY_TOKEN": "mine", "ALIBABA_CLOUD_ACCESS_KEY_ID": "mine", "ALICLOUD_PROFILE": "mine",
+        "ALIBABA_CLOUD_SECURITY_TOKEN": "mine", "ALIBABA_CLOUD_PROFILE": "mine",
+    }  # fmt: skip
+    led = given | variables.leading(ENDPOINT, given)
+    left = {name: value for name, value in led.items() if name not in variables.misleading(given)}
+    assert credentials.found(left, lambda *_: pytest.fail("took a role")) == Credentials("local", "local")
+    assert "mine" not in left.values()
+    assert left["TRAINWRIGHT_ALICLOUD_ENDPOINT"].startswith(f"{ENDPOINT}/")
 
 
 def test_boto3_finds_the_embedded_cloud_whatever_else_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
@@ -51,6 +65,7 @@ def test_boto3_finds_the_embedded_cloud_whatever_else_is_set(monkeypatch: pytest
         ({"PULUMI_HOME": "/p/.local/pulumi", "TRAINWRIGHT_HOME": "/p/.local"}, "PULUMI_HOME"),
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:4711"}, "AWS_ENDPOINT_URL"),
         ({"AWS_ENDPOINT_URL": "http://localhost:4711"}, "AWS_ENDPOINT_URL"),
+        ({"TRAINWRIGHT_ALICLOUD_ENDPOINT": "http://127.0.0.1:4711/x"}, "TRAINWRIGHT_ALICLOUD_ENDPOINT"),
     ],
 )
 def test_a_shell_that_leads_to_an_embedded_cloud_is_known_by_what_was_set_there(given, sign) -> None:

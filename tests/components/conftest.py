@@ -27,6 +27,7 @@ from components.clouds import CLOUDS
 from components.cluster import TrainingCluster
 
 ACCOUNT = "123456789012"
+ALI_ACCOUNT = "1234567890123456"
 CLUSTER = "trainwright:index:TrainingCluster"
 UNKNOWN = rpc.UNKNOWN
 ABSENT_IMAGE = "ami-00000000"
@@ -44,6 +45,18 @@ STACK: dict[str, Any] = {
     "nodes": {"type": "m6a.large", "image": "ami-0123456789abcdef0", "desired": 2, "max": 4},
     "job": {"name": "gpt", "dataset": "text"},
 }
+ALI: dict[str, Any] = {
+    "cloud": "alicloud",
+    "region": "ap-southeast-1",
+    "network": {"cidr": "10.0.0.0/16", "zones": ["ap-southeast-1a"]},
+    "nodes": {"type": "ecs.g8i.24xlarge", "image": "m-t4n0123456789abcdefgh", "desired": 2, "max": 4},
+    "security": {"kms_instance": "kst-sgp0123456789abcdef"},
+    "job": {"name": "gpt", "dataset": "text"},
+}
+NUMBERED = {"alicloud:cms/monitorGroup:MonitorGroup": "7671"}
+"""Ids of what the cloud numbers."""
+ABSENT_ALI_IMAGE = "m-t4n00000000000000000"
+"""An image that Alibaba Cloud doesn't have."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,9 @@ class Record:
     protect: bool
     retain_on_delete: bool
     ignore_changes: tuple[str, ...]
+    replace_on_changes: tuple[str, ...]
+    deleted_with: str
+    """URN of the resource whose deletion is its own, too."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -99,8 +115,23 @@ class _Outputs(pulumi.runtime.Mocks):
             "aws:ec2/launchTemplate:LaunchTemplate": {"latestVersion": 7},
             "aws:ec2/vpcEndpoint:VpcEndpoint": {"prefixListId": "pl-s3"},
             "aws:fsx/lustreFileSystem:LustreFileSystem": {"dnsName": "fs-1.fsx.example.com", "mountName": "abcdefgh"},
-        }.get(args.typ, {"arn": f"arn:aws:mock::{ACCOUNT}:{args.name}"})
-        return f"{args.name}-id", {"name": args.name, **args.inputs, **more}
+            "alicloud:oss/bucket:Bucket": {"bucket": args.inputs.get("bucket") or f"{args.name}-1a2b3c4"},
+            "alicloud:nas/mountTarget:MountTarget": {
+                "mountTargetDomain": "0a1b.ap-southeast-1.extreme.nas.aliyuncs.com"
+            },
+            "alicloud:kms/key:Key": {"arn": f"acs:kms:ap-southeast-1:{ALI_ACCOUNT}:key/{args.name}-id"},
+            "alicloud:ram/role:Role": {"arn": f"acs:ram::{ALI_ACCOUNT}:role/{args.inputs.get('roleName')}"},
+            "alicloud:vpc/network:Network": {"routeTableId": f"{args.name}-routes"},
+            "alicloud:vpc/natGateway:NatGateway": {"snatTableIds": f"{args.name}-table"},
+            "alicloud:ecs/eipAddress:EipAddress": {"ipAddress": "203.0.113.1"},
+            "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate": {"latestVersionNumber": 7},
+            "alicloud:ess/scalingRule:ScalingRule": {"ari": f"ari:acs:ess:{args.name}"},
+        }.get(args.typ)
+        if more is None:
+            part, owner = ("acs", ALI_ACCOUNT) if args.typ.startswith("alicloud:") else ("arn:aws", ACCOUNT)
+            more = {"arn": f"{part}:mock::{owner}:{args.name}"}
+        made = NUMBERED.get(args.typ, f"{args.name}-id")
+        return made, {"name": args.name, **args.inputs, **more}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
         match args.token:
@@ -113,6 +144,15 @@ class _Outputs(pulumi.runtime.Mocks):
                 if image == ABSENT_IMAGE:
                     raise LookupError("Your query returned no results. Please change your search criteria")
                 return {"rootDeviceName": f"/dev/root-of-{image}", **IMAGES.get(image, {})}
+            case "alicloud:index/getCallerIdentity:getCallerIdentity":
+                who = f"acs:ram::{ALI_ACCOUNT}:user/someone"
+                return {"accountId": ALI_ACCOUNT, "arn": who, "identityType": "RAMUser"}
+            case "alicloud:ecs/getImages:getImages":
+                found = args.args.get("imageId") or f"m-newest-of-{args.args['imageFamily']}"
+                images = [] if found == ABSENT_ALI_IMAGE else [{"imageId": found, "id": found}]
+                return {"ids": [image["id"] for image in images], "images": images}
+            case "alicloud:vpc/getSwitches:getSwitches":
+                return {"vswitches": [{"id": one, "cidrBlock": "10.9.0.0/24"} for one in args.args["ids"]]}
         raise AssertionError(args.token)
 
 
@@ -155,6 +195,8 @@ class _Monitor(mocks.MockMonitor):
                     request.protect,
                     request.retainOnDelete,
                     tuple(request.ignoreChanges),
+                    tuple(request.replaceOnChanges),
+                    request.deletedWith,
                 )
             )
         return super().RegisterResource(request)
@@ -200,7 +242,7 @@ class Mocked:
         """What a cluster of these values registers: a copy, where a test before has declared the same."""
         if opts or not isinstance(values, dict):
             return self.declare(lambda: TrainingCluster(name, values, opts), preview=preview)
-        built = str(aws_cluster.build(Path()).path)
+        built = "" if aws_cluster.build is build else str(aws_cluster.build(Path()).path)  # a real one writes a file
         key = json.dumps([values, name, preview, built, str(Path.cwd())], sort_keys=True, default=repr)
         if key not in DECLARED:
             DECLARED[key] = self.declare(lambda: TrainingCluster(name, values), preview=preview)
@@ -230,8 +272,18 @@ def mocked(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mocked]:
 def stack() -> Callable[..., dict[str, Any]]:
     """Values of a small stack that is right, changed at dotted paths; `None` takes a key away."""
 
+    return _changing(STACK)
+
+
+@pytest.fixture
+def ali() -> Callable[..., dict[str, Any]]:
+    """As `stack`, on Alibaba Cloud."""
+    return _changing(ALI)
+
+
+def _changing(base: dict[str, Any]) -> Callable[..., dict[str, Any]]:
     def make(changes: dict[str, Any] | None = None) -> dict[str, Any]:
-        values = copy.deepcopy(STACK)
+        values = copy.deepcopy(base)
         for path, value in (changes or {}).items():
             *parents, last = path.split(".")
             part = values
@@ -253,5 +305,6 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Importing one resource of pulumi_aws loads its whole module, the deprecated ones with it."""
-    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:pulumi_aws.*")
+    """Importing one resource of an SDK loads its whole module, the deprecated ones with it."""
+    for sdk in ("pulumi_aws", "pulumi_alicloud"):
+        config.addinivalue_line("filterwarnings", f"ignore::DeprecationWarning:{sdk}.*")

@@ -1,4 +1,4 @@
-"""The catalog says what EC2 says, prices have a date and a source, and a stack's file can correct both."""
+"""The catalog says what EC2 says, and of Alibaba Cloud what has a source; a stack's file can correct both."""
 
 import re
 from dataclasses import asdict, fields, replace
@@ -10,6 +10,7 @@ from components.catalog import Facts, clouds, find, instance_types, price, price
 from components.catalog.overrides import described
 from components.catalog.types import InstanceType, contradictions
 from components.findings import Finding, Invalid
+from components.plan import decide
 from components.spec import parse
 
 TYPES = instance_types("aws")
@@ -280,3 +281,115 @@ def test_all_that_is_wrong_with_overrides_and_prices_comes_at_once(stack):
 def test_a_type_that_an_override_adds_can_have_a_price(stack):
     values = stack({"catalog": {"overrides": {"p9.48xlarge": NEW}}, "prices": {"p9.48xlarge": {"on_demand": 9.5}}})
     assert parse(values).prices["p9.48xlarge"].on_demand == 9.5
+
+
+# ---- Alibaba Cloud
+
+ALIBABA = instance_types("alicloud")
+SOURCED_ERI = {"ebmgn7v": 2, "ebmgn8v": 2, "ebmgn8is": 2, "gn8is": 1}
+"""ERIs by family, in PAI's guide."""
+NO_ERI = {"gn6v", "gn7", "gn7e", "gn7i", "ebmgn7", "ebmgn7e", "ebmgn7i"}
+"""Families of which the ECS user guide mentions none."""
+
+
+def _family(name):
+    return name.split(".")[1].split("-")[0]
+
+
+@pytest.mark.parametrize("name", ALIBABA)
+def test_what_of_alibaba_clouds_types_has_no_primary_source_is_named(name):
+    kind = ALIBABA[name]
+    assert set(kind.unverified) <= {field.name for field in fields(InstanceType)}
+    assert list(contradictions(kind, "alicloud")) == []
+    assert kind.source
+    assert kind.usage_classes == ("on-demand", "spot")
+    unstated = {"regions": (), "ebs_mbps": 0, "ebs_attachments": 0, "ipv4_per_interface": 1, "cluster_placement": False}
+    for fact, default in unstated.items():
+        assert fact in kind.unverified
+        assert getattr(kind, fact) == default, "no source states it"
+    assert "usage_classes" in kind.unverified
+    assert not {"vcpus", "memory_gib", "accelerators", "network_gbps", "architecture"} & set(kind.unverified)
+
+
+@pytest.mark.parametrize("name", ALIBABA)
+def test_n12_only_counts_of_eri_with_a_source_are_taken_for_certain(name):
+    kind, family = ALIBABA[name], _family(name)
+    if family in SOURCED_ERI:
+        assert kind.fabric_interfaces == SOURCED_ERI[family]
+    elif family in NO_ERI:
+        assert kind.fabric_interfaces == 0
+    else:
+        assert kind.fabric_interfaces <= 2
+    assert ("fabric_interfaces" in kind.unverified) is (family not in {*SOURCED_ERI, *NO_ERI})
+
+
+def test_g8i_is_a_family_of_cpus_with_tdx_and_h_class_gpus_are_called_what_their_maker_calls_them():
+    g8i = [kind for name, kind in ALIBABA.items() if _family(name) == "g8i"]
+    assert len(g8i) == 12
+    assert not any(kind.accelerators for kind in g8i)
+    assert [kind.name for kind in g8i if "tdx" not in kind.confidential] == ["ecs.g8i.large"]
+    tdx = {_family(name) for name, kind in ALIBABA.items() if kind.confidential}
+    assert tdx == {"g8i", "gn8v"}
+    assert all("-tee" in name for name, kind in ALIBABA.items() if kind.confidential and kind.gpus)
+    assert {kind.accelerator for name, kind in ALIBABA.items() if name.startswith("ecs.gn8v")} == {"GPU H"}
+    assert not any("H800" in kind.accelerator or "H20" in kind.accelerator for kind in ALIBABA.values())
+
+
+def test_only_bare_metal_of_alibaba_cloud_is_held_to_nvidias_fabric_manager(ali):
+    def switched(name):
+        values = ali({"nodes.type": name, "job.batch": 64, "nodes.fabric": "tcp"})
+        return decide("c1", parse(values)).switched
+
+    assert switched("ecs.ebmgn7ex.32xlarge")
+    assert not switched("ecs.gn7-c13g1.26xlarge")
+
+
+def test_a_type_whose_regions_are_not_known_is_taken_to_be_wherever_it_is_asked_for():
+    assert find("alicloud", "ecs.g8i.xlarge", "cn-heyuan", "p") is ALIBABA["ecs.g8i.xlarge"]
+
+
+HERE = {
+    "vcpus": 64, "memory_gib": 512, "network_gbps": 100, "interfaces_per_card": 8, "usage_classes": ["on-demand"],
+    "boot_modes": ["uefi"], "architecture": "x86_64",
+}  # fmt: skip
+"""A type of Alibaba Cloud that the table has not, with what ECS states of it."""
+
+
+def test_a_type_of_alibaba_cloud_needs_no_fact_that_ecs_does_not_state(ali):
+    found = find("alicloud", "ecs.g9x.16xlarge", "cn-hangzhou", "p", _overrides(ali, HERE, "ecs.g9x.16xlarge"))
+    assert isinstance(found, InstanceType)
+    assert (found.regions, found.ebs_mbps, found.unverified) == ((), 0, ())
+
+
+def test_a_fact_that_the_file_states_is_verified(ali):
+    known = ALIBABA["ecs.g8i.xlarge"]
+    facts = {"fabric_interfaces": 1, "regions": ["cn-hangzhou"]}
+    found = find("alicloud", known.name, "cn-hangzhou", "p", _overrides(ali, facts, known.name))
+    assert set(known.unverified) - set(found.unverified) == {"fabric_interfaces", "regions"}
+    assert isinstance(find("alicloud", known.name, "cn-beijing", "p", _overrides(ali, facts, known.name)), Finding)
+
+
+WRONG_THERE = [
+    ({"p5.48xlarge": {"vcpus": 1}}, "'p5.48xlarge' can't be the name of a type. A type is written ecs.g8i.24xlarge"),
+    (
+        {"ecs.g9x.16xlarge": {"vcpus": 2}},
+        "the catalog has no type 'ecs.g9x.16xlarge', and facts that it needs aren't stated: memory_gib, network_gbps, "
+        "interfaces_per_card, usage_classes, boot_modes, architecture. Take them from `aliyun ecs Describe",
+    ),
+    ({"ecs.g8i.xlarge": {"fabric_interfaces": 9}}, "9 eRDMA interfaces are more than the 2 that it takes in all"),
+    ({"ecs.g8i.xlarge": {"usage_classes": ["capacity-block"]}}, "capacity-block is how AWS sells"),
+    ({"ecs.g8i.xlarge": {"confidential": ["nitro-tpm"]}}, "nitro-tpm is no word of its cloud, but tdx"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "line"), WRONG_THERE, ids=[line[:30] for _, line in WRONG_THERE])
+def test_a_wrong_override_of_alibaba_cloud_gets_one_clear_line(ali, overrides, line):
+    with pytest.raises(Invalid) as raised:
+        parse(ali({"catalog": {"overrides": overrides}}))
+    (name,) = overrides
+    assert str(raised.value).startswith(f"catalog.overrides.{name}: {line}")
+
+
+def test_tdx_is_no_word_of_aws(stack):
+    with pytest.raises(Invalid, match="tdx is no word of its cloud, but nitro-enclaves, nitro-tpm, sev-snp"):
+        _overrides(stack, {"confidential": ["tdx"]}, "p5.48xlarge")

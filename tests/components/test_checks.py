@@ -130,3 +130,31 @@ def test_what_cannot_be_parsed_hides_nothing_else_that_is_wrong(stack):
 def test_true_is_neither_a_number_nor_text(stack, path):
     with pytest.raises(Invalid, match=f"{path}: must be (a number|text), not true"):
         judge("c1", stack({path: True}))
+
+
+@pytest.mark.parametrize(
+    ("tags", "line"),
+    [
+        ({"aliyun-team": "x"}, "tags.aliyun-team: is a key that Alibaba Cloud or Trainwright sets itself"),
+        ({"acs:team": "x"}, "tags.acs:team: is a key that Alibaba Cloud or Trainwright sets itself"),
+        ({"http://team": "x"}, "tags.http://team: is a key that Alibaba Cloud or Trainwright sets itself"),
+        ({"team": "https://example.com"}, "tags.team: 'https://example.com' begins with what no tag of Alibaba Cloud"),
+        (
+            {"k" * 65: "x"},
+            f"tags.{'k' * 65}: has characters that no tag may have, or too many. Use letters, digits and",
+        ),
+        ({"team": "x" * 129}, "tags.team: has characters that no tag may have, or too many"),
+        ({f"k{index}": "x" for index in range(9)}, "tags: 9 tags are too many. Keep to 8"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_tags_that_alibaba_cloud_would_refuse_are_refused(ali, tags, line):
+    assert _refused(ali, {"tags": tags}).startswith(line)
+
+
+def test_tags_are_judged_by_the_limits_of_their_own_cloud(stack, ali):
+    for values, tags in (
+        (stack, {"aliyun-team": "x", "k" * 128: "x" * 256, **{f"k{index}": "x" for index in range(38)}}),
+        (ali, {"aws:team": "x", "k" * 64: "x" * 128, **{f"k{index}": "x" for index in range(6)}}),
+    ):
+        assert review("c1", parse(values({"tags": tags, "nodes.fabric": "tcp"})))

@@ -134,3 +134,26 @@ def test_a_type_that_the_stacks_file_adds_is_planned_and_costed(costed):
     added = {"catalog": {"overrides": {"m9.16xlarge": facts}}, "prices": {"m9.16xlarge": {"on_demand": 4}}}
     found = costed({**added, "nodes.type": "m9.16xlarge"})
     assert _amount(found, "on-demand", 2) == Amount(8, 8)
+
+
+def test_a_type_of_alibaba_cloud_has_no_price_until_the_file_states_one(ali):
+    """No source has a dated one: it is named as not counted, and never taken for nothing."""
+    changes = {"nodes.fabric": "tcp", "nodes.desired": 2, "nodes.max": 4}
+    found = cost(review("c1", parse(ali(changes)))[0])
+    assert all(line.per_hour is None for line in found.lines)
+    assert found.outputs()["perHour"] == {}
+    assert found.unknown[0].startswith(
+        "ecs.g8i.24xlarge in ap-southeast-1 bought on-demand, spot: no price has a source"
+    )
+    assert "unknown" in found.text()
+    stated = cost(review("c1", parse(ali(changes | {"prices": {"ecs.g8i.24xlarge": {"on_demand": 5}}})))[0])
+    assert stated.outputs()["perHour"] == {"on-demand": [10.0, 10.0]}
+    assert "capacity-block" not in stated.text()
+
+
+def test_disks_and_file_systems_are_called_as_their_cloud_calls_them(ali, stack):
+    for values, disks, system in ((ali, "ESSD", "Extreme NAS"), (stack, "gp3", "FSx for Lustre")):
+        changes = {"storage.warm": {"size_gib": 2400}, "nodes.fabric": "tcp"}
+        unknown = "; ".join(cost(review("c1", parse(values(changes)))[0]).unknown)
+        assert f"no price of {disks} has a source" in unknown
+        assert f"no price of {system} has a source" in unknown

@@ -216,3 +216,16 @@ def test_a_cluster_without_any_says_nothing_of_them(costed):
     assert found.data is None
     assert "dataNodes" not in found.outputs()
     assert "data nodes" not in found.text()
+
+
+def test_on_alibaba_cloud_types_for_storage_are_its_own_and_encryption_is_not_known(ali):
+    def lines(changes):
+        return [str(finding) for finding in review("c1", parse(ali({"nodes.fabric": "tcp", **changes})))[1]]
+
+    found = lines({"data_nodes": {"type": "ecs.g8a.4xlarge"}})
+    assert any("Choose a type for storage, such as ecs.i4.32xlarge" in line for line in found)
+    found = lines({"data_nodes": {"type": "ecs.i4.32xlarge"}})
+    assert any("ecs.i4.32xlarge isn't known to encrypt what travels between instances" in line for line in found)
+    production = {"production": True, "audit.enabled": True, "audit.emails": ["a@example.com"]}
+    with pytest.raises(Invalid, match="isn't known to encrypt"):
+        lines({"data_nodes": {"type": "ecs.i4.32xlarge"}, **production})

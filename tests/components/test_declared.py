@@ -5,6 +5,7 @@ import json
 import pytest
 
 from emulator.provider import schema
+from tests.components.alicloud.policies import ELEMENTS
 
 ANN = "arn:aws:iam::123456789012:user/ann"
 ALL_ON = {
@@ -54,8 +55,94 @@ CLUSTERS = {
     "p4d block": {**P4D, "nodes.capacity": "capacity-block", "nodes.reservation": "cr-0123456789abcdef0"},
 }
 
+JIA = "acs:ram::1234567890123456:user/jia"
+ALIBABA_ALL_ON = {
+    **ALL_ON,
+    "network.zones": ["ap-southeast-1a", "ap-southeast-1b"],
+    "nodes.fabric": "tcp",
+    "security.trainers": [JIA],
+    "security.operators": [JIA],
+    "security.auditors": [JIA],
+    "audit.budget_usd": None,
+}
+ALIBABA_BROUGHT = {
+    **ALIBABA_ALL_ON,
+    "network.cidr": None,
+    "network.zones": ["ap-southeast-1a"],
+    "network.vpc": "vpc-t4nopxu1zkhn00g5lr2ts",
+    "network.subnets": ["vsw-t4ns5fnvk4gn2tws0362a"],
+    "network.route_tables": ["vtb-t4n145q7glnuzdvzu2pg"],
+}
+ERDMA = {
+    **ALIBABA_ALL_ON,
+    "nodes.type": "ecs.ebmgn8v.48xlarge",
+    "nodes.fabric": "auto",
+    "network.zones": ["ap-southeast-1a"],
+    "network.egress": "endpoints",
+    "job.batch": 64,
+}
+ALIBABA = {
+    "plain": {"nodes.fabric": "tcp"},
+    "plain, eRDMA": {},
+    "all on, nat": ALIBABA_ALL_ON,
+    "all on, endpoints": {**ALIBABA_ALL_ON, "network.egress": "endpoints"},
+    "all on, governance": {**ALIBABA_ALL_ON, "audit.lock": "governance"},
+    "all on, brought vpc": ALIBABA_BROUGHT,
+    "eRDMA on demand": ERDMA,
+    "eRDMA, all tiers, data nodes": {
+        **ERDMA,
+        "storage.warm": {"size_gib": 2400, "throughput": 125},
+        "storage.cold": [{"prefix": "runs/gpt-0a1b2c3d/", "after_days": 180, "class": "archive"}],
+        "data_nodes": {"type": "ecs.i4.32xlarge", "count": 2},
+        "catalog.overrides": {
+            name: {"encrypts_in_transit": True} for name in ("ecs.i4.32xlarge", "ecs.ebmgn8v.48xlarge")
+        },
+    },
+    "eRDMA scaled": {
+        **ERDMA,
+        "scaling": {
+            "queue": True,
+            "gpu_target": 80,
+            "idle_minutes": 30,
+            "schedules": [{"cron": "0 7 * * MON-FRI", "nodes": 2}],
+        },
+    },
+    "eRDMA spot": {**ERDMA, "nodes.capacity": "spot"},
+    "eRDMA mixed": {**ERDMA, "nodes.capacity": "mixed", "nodes.on_demand_base": 1},
+    "eRDMA reserved": {**ERDMA, "nodes.capacity": "reserved", "nodes.reservation": "create"},
+    "spot of several types": {
+        **ALIBABA_ALL_ON,
+        "nodes.capacity": "spot",
+        "nodes.alternatives": ["ecs.g8i.16xlarge"],
+        "nodes.spot_strategy": "lowest-price",
+    },
+    "tdx": {**ERDMA, "nodes.type": "ecs.g8i.24xlarge", "nodes.confidential": "tdx"},
+}
+
 TAGLESS_BY_CHOICE = {"BucketObjectv2"}
 """An object takes ten tags, a user may have set fifty."""
+
+RAM_LIMITS = {
+    "Policy": ("policyDocument", 6_144),
+    "Role": ("assumeRolePolicyDocument", 2_048),
+    "Key": ("policy", 32_768),
+    "BucketPolicy": ("policy", 16_384),
+    "GatewayEndpoint": ("policyDocument", 20_480),
+}
+"""Where policies are, and the characters that are taken: RAM user guide, "Limits"; KMS API, SetKeyPolicy; OSS user
+guide, "Bucket policies"; VPC API, CreateVpcGatewayEndpoint."""
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param(("stack", changes), id=name) for name, changes in CLUSTERS.items()),
+        *(pytest.param(("ali", changes), id=f"alibaba, {name}") for name, changes in ALIBABA.items()),
+    ]
+)
+def values(request):
+    """Values of one stack after another, on one cloud and the other."""
+    base, changes = request.param
+    return request.getfixturevalue(base)(changes)
 
 
 def _typed(value):
@@ -71,14 +158,13 @@ def _typed(value):
 
 
 def _declared(records):
-    return [record for record in records.all if record.type.startswith("aws:")]
+    return [record for record in records.all if record.type.startswith(("aws:", "alicloud:"))]
 
 
 @pytest.mark.parametrize("preview", [False, True], ids=["up", "preview"])
-@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
-def test_every_property_is_one_that_the_provider_has_and_of_its_type(mocked, stack, changes, preview):
+def test_every_property_is_one_that_the_provider_has_and_of_its_type(mocked, values, preview):
     failures = []
-    for record in _declared(mocked.cluster(stack(changes), preview=preview)):
+    for record in _declared(mocked.cluster(values, preview=preview)):
         for failure in schema.check(schema.resource_type(record.type), _typed(record.inputs)):
             failures.append(f"{record.type} {record.name}: {failure.reason}")
     assert failures == []
@@ -94,17 +180,15 @@ def test_a_wrong_property_would_be_noticed(mocked, stack):
     assert schema.check(kind, {name: value for name, value in inputs.items() if name != "s3BucketName"})
 
 
-@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
-def test_a_preview_declares_the_same(mocked, stack, changes):
+def test_a_preview_declares_the_same(mocked, values):
     """Nothing hangs on a value that isn't known yet."""
-    known = {record.key for record in mocked.cluster(stack(changes)).all}
-    assert {record.key for record in mocked.cluster(stack(changes), preview=True).all} == known
+    known = {record.key for record in mocked.cluster(values).all}
+    assert {record.key for record in mocked.cluster(values, preview=True).all} == known
 
 
-@pytest.mark.parametrize("changes", CLUSTERS.values(), ids=CLUSTERS.keys())
-def test_whatever_can_carry_tags_carries_the_clusters_and_the_users(mocked, stack, changes):
-    wanted = {"trainwright:cluster": "c1", **changes.get("tags", {})}
-    for record in _declared(mocked.cluster(stack(changes))):
+def test_whatever_can_carry_tags_carries_the_clusters_and_the_users(mocked, values):
+    wanted = {"trainwright:cluster": "c1", **values.get("tags", {})}
+    for record in _declared(mocked.cluster(values)):
         kind = record.type.split(":")[-1]
         if kind == "Group":
             tags = {tag["key"]: tag["value"] for tag in record.inputs["tags"]}
@@ -135,3 +219,16 @@ def test_every_policy_is_one_and_fits(mocked, stack, changes):
             assert all(sid and sid.isalnum() for sid in sids), f"{record.key}: IAM takes letters and digits alone"
         if trust := record.inputs.get("assumeRolePolicy"):
             assert len(trust) <= 2_048, record.key
+
+
+@pytest.mark.parametrize("changes", ALIBABA.values(), ids=ALIBABA.keys())
+def test_every_policy_on_alibaba_cloud_is_one_and_fits(mocked, ali, changes):
+    for record in _declared(mocked.cluster(ali(changes))):
+        name, limit = RAM_LIMITS.get(record.type.split(":")[-1], ("", 0))
+        if text := record.inputs.get(name):
+            document = json.loads(text)
+            assert len(text) <= limit, record.key
+            assert document["Version"] == "1", record.key
+            for statement in document["Statement"]:
+                assert statement.keys() <= ELEMENTS, f"{record.key}: RAM refuses {statement.keys() - ELEMENTS}"
+                assert statement["Effect"] in {"Allow", "Deny"}, record.key

@@ -1,4 +1,4 @@
-"""Network interfaces by type: what EC2 would refuse to launch, and what would train at a fraction of the speed."""
+"""Network interfaces by type: what a cloud would refuse to launch, and what would train at a fraction of the speed."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from components.catalog import instance_types
-from components.fabric import PLAIN, Kind, Nic, layout
+from components.fabric import MOST_ERI, PLAIN, STANDARD, Kind, Nic, layout, plain
 from components.findings import Finding
 
 STYLES = ("guide", "ip-saving")
@@ -112,3 +112,61 @@ def test_whatever_a_type_is_like_its_layout_is_bootable_or_refused(facts, style)
     _bootable(nics)
     assert sum(nic.kind is not Kind.ENA for nic in nics) == kind.fabric_interfaces
     assert all(nic.card < kind.network_cards and nic.device < kind.interfaces_per_card for nic in nics)
+
+
+# ---- eRDMA
+
+ALIBABA = instance_types("alicloud")
+ERDMA = sorted(name for name, kind in ALIBABA.items() if kind.fabric_interfaces)
+
+
+@pytest.mark.parametrize("name", sorted(ALIBABA))
+def test_n12_n13_one_interface_is_primary_and_no_more_are_eri_than_the_type_takes(name):
+    nics = layout(ALIBABA[name], "guide", cloud="alicloud")
+    assert sum(nic.primary for nic in nics) == 1
+    assert nics[0].primary
+    eri = [nic for nic in nics if nic.kind is Kind.ERI]
+    assert len(eri) == ALIBABA[name].fabric_interfaces
+    assert nics == STANDARD if not eri else eri == list(nics)
+    assert sum(nic.addresses for nic in nics) == len(nics), "each ERI has an address of its own"
+
+
+def test_ecs_calls_interfaces_by_its_own_words():
+    assert (Kind.ENI.value, Kind.ERI.value) == ("Standard", "HighPerformance")
+    assert Kind.ERI.fast
+    assert not Kind.ENI.fast
+    assert (plain("aws"), plain("alicloud")) == (PLAIN, STANDARD)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"fabric_interfaces": 5, "network_cards": 2}, "can't have 5 eRDMA interfaces, as it takes 4 interfaces"),
+        ({"fabric_interfaces": 4, "network_cards": 4}, "takes 4 eRDMA interfaces, but ECS launches a node with 2"),
+    ],
+    ids=str,
+)
+def test_n12_eri_that_can_not_be_had_are_refused(facts, reason):
+    finding = layout(replace(ALIBABA["ecs.ebmgn8v.48xlarge"], **facts), "guide", "nodes.alternatives.0", "alicloud")
+    assert isinstance(finding, Finding)
+    assert finding.path == "nodes.alternatives.0"
+    assert reason in finding.reason
+
+
+@given(
+    st.builds(
+        dict,
+        network_cards=st.integers(1, 8),
+        fabric_interfaces=st.integers(0, 8),
+        interfaces_per_card=st.integers(1, 15),
+    ),
+    st.sampled_from(STYLES),
+)
+def test_n12_whatever_a_type_is_like_its_eri_fit_or_are_refused(facts, style):
+    kind = replace(ALIBABA[ERDMA[0]], **facts)
+    nics = layout(kind, style, cloud="alicloud")
+    if isinstance(nics, Finding):
+        assert kind.fabric_interfaces > min(kind.max_interfaces, MOST_ERI)
+        return
+    assert sum(nic.kind.fast for nic in nics) == kind.fabric_interfaces <= kind.max_interfaces
+    assert [nic.primary for nic in nics] == [True] + [False] * (len(nics) - 1)

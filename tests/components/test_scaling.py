@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from components.checks import review
 from components.findings import Invalid, Severity
-from components.scaling import MOST_STEPS, cron_fault, governed, idle_minutes, steps
+from components.scaling import MOST_STEPS, cron_fault, governed, idle_minutes, resize, steps
 from components.spec import parse
 from trainer.node.agent import LINGER_S
 
@@ -203,3 +203,47 @@ def test_nodes_say_that_their_run_has_ended_for_longer_than_anybody_waits_for_it
     with pytest.raises(Invalid):
         parse(stack({"scaling.idle_minutes": longest + 1}))
     assert longest * 60 + 1800 < LINGER_S
+
+
+# ---- Alibaba Cloud
+
+
+def _there(ali, scaling):
+    changes = {"scaling": scaling, "network.egress": "endpoints", "nodes.fabric": "tcp", "nodes.min": 1}
+    return [str(finding) for finding in review("c1", parse(ali(changes)))[1] if "catalog.overrides" not in finding.fix]
+
+
+def test_what_ess_and_smq_do_otherwise_is_said(ali):
+    lines = _there(ali, {"queue": True, "schedules": [{"cron": "0 7 * * MON-FRI", "nodes": 2}]})
+    assert any(line.startswith("scaling.schedules: ESS ends a schedule after a year") for line in lines)
+    assert any(line.startswith("scaling.queue: SMQ makes a queue with a key of yours only where") for line in lines)
+    assert any(line.startswith("nodes.failed_boots: at zero, the group still launches") for line in lines)
+    assert any(line.startswith("scaling: whoever may put custom metrics") for line in lines)
+    assert not any("scaling" in line or "failed_boots" in line for line in _there(ali, {}))
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "fits"),
+    [
+        ("0 7 * * MON-FRI", "Asia/Shanghai", True),
+        ("0 7 1 * *", "Etc/UTC", True),
+        ("0 7 * * MON-FRI", "Europe/Berlin", False),
+        ("0 7 1 * *", "Asia/Shanghai", False),
+    ],
+)
+def test_a_schedule_that_utc_cannot_say_is_refused(ali, cron, zone, fits):
+    scaling = {"schedules": [{"cron": cron, "time_zone": zone, "nodes": 2}]}
+    if fits:
+        _there(ali, scaling)
+        return
+    with pytest.raises(Invalid) as raised:
+        _there(ali, scaling)
+    assert str(raised.value).startswith("scaling.schedules.0: ")
+    assert "Use a zone without summer time" in str(raised.value)
+
+
+def test_a_fleet_gets_its_size_back_by_its_own_clouds_command(stack, ali):
+    queue = {"scaling": {"queue": True}}
+    assert resize(parse(stack(queue))).startswith("aws autoscaling")
+    assert resize(parse(ali(queue))).startswith("aliyun ess")
+    assert resize(parse(ali())) == "pulumi up --refresh"

@@ -1,10 +1,8 @@
 """The stack's file: what is wrong in it is said at once, in the user's words, each in one line."""
 
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +11,6 @@ from components.findings import Invalid
 from components.spec import Spec, from_config, parse
 from trainer.node.nccl import OF_THE_NODE
 from trainer.train import config as trainer_config
-
-STACKS = Path(__file__).parents[2] / "stacks"
 
 WRONG = [
     (
@@ -149,16 +145,6 @@ def test_from_config_reads_what_pulumi_passes(stack):
 def test_text_that_only_begins_like_json_is_refused_in_words(stack):
     with pytest.raises(Invalid, match=r"region: '\[us-west-2' is not of the right form"):
         parse({**stack(), **from_config({"trainwright:region": "[us-west-2"})})
-
-
-@pytest.mark.parametrize("path", sorted(STACKS.glob("Pulumi.*.yaml")), ids=lambda path: path.name)
-def test_the_stacks_that_come_along_have_nothing_wrong_with_them(path):
-    config = yaml.safe_load(path.read_text())["config"]
-    values = {
-        key.removeprefix("trainwright:"): value for key, value in config.items() if key.startswith("trainwright:")
-    }
-    _, warnings = review(path.name.split(".")[1], parse(values))
-    assert warnings == []
 
 
 def test_a_job_is_the_same_to_the_stacks_file_and_to_the_trainer(stack):

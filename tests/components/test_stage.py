@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import hmac
 import io
 import json
 import os
@@ -62,6 +63,8 @@ class Node:
         self.refuse = 0  # answers of the bucket that are 403, as before a role has reached its instance
         self.cut = 0  # answers of the bucket that break off half-way
         self.hang = False
+        self.vendor, self.roles, self.credentials = "aws-ec2", "iam", CREDENTIALS
+        self.told: list[tuple[str, dict[str, str], bytes]] = []  # what was sent to a queue
         self.modules = root / "site"  # what the image's Python has: names are enough, nothing is imported of it
         for module in ("torch", "numpy"):
             (self.modules / module).mkdir(parents=True)
@@ -84,14 +87,21 @@ class Node:
                     node.released.wait(20)
                 self.answer(200, b"token-1")
 
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                node.told.append((self.path, dict(self.headers.items()), body))
+                self.answer(201, b"")
+
             def do_GET(self):
                 node.requests.append(self.path)
                 if self.path.startswith("/latest/"):
-                    if self.headers.get("X-aws-ec2-metadata-token") != "token-1":
+                    if self.headers.get(f"X-{node.vendor}-metadata-token") != "token-1":
                         return self.answer(401, b"")
+                    if f"/{node.roles}/" not in self.path:
+                        return self.answer(404, b"")
                     if self.path.endswith("security-credentials/"):
                         return self.answer(200, b"role-1\n")
-                    return self.answer(200, json.dumps(CREDENTIALS).encode())
+                    return self.answer(200, json.dumps(node.credentials).encode())
                 wanted = _signature("GET", node.url + self.path, self.headers["x-amz-date"], "us-west-2")
                 given = re.search("Signature=([0-9a-f]{64})$", self.headers["Authorization"])
                 if node.refuse or not given or given[1] != wanted:
@@ -127,6 +137,8 @@ class Node:
         environment = {
             "PATH": os.environ["PATH"],
             "TRAINWRIGHT_ROOT": str(self.root),
+            "TRAINWRIGHT_ECS_METADATA": self.url,
+            "TRAINWRIGHT_ALICLOUD_ENDPOINT": self.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.url,
             "AWS_ENDPOINT_URL": self.url,
             "PYTHONPATH": str(self.modules),
@@ -298,9 +310,9 @@ def test_a_python_that_does_not_work_is_said_so(node, text, said):
     _refused(node, node.run(python=python), f"{python} does not work ({said})")
 
 
-def _scope():
+def _scope(**config):
     """What the stage defines."""
-    script = base64.b64decode(bootstrap.user_data({})).decode()
+    script = base64.b64decode(bootstrap.user_data(config)).decode()
     scope = {"__name__": "stage", "__file__": "stage"}
     exec(compile(script, "stage", "exec"), scope)
     return scope
@@ -308,7 +320,14 @@ def _scope():
 
 def _unit():
     """The service's unit as the stage writes it, for a Python that is on every machine."""
-    return _scope()["UNIT"].format(python="/bin/sh", config="/etc/trainwright/node.json", code="/opt/trainwright/0")
+    scope = _scope()
+    return scope["UNIT"].format(
+        python="/bin/sh",
+        config="/etc/trainwright/node.json",
+        code="/opt/trainwright/0",
+        limit=scope["LIMIT"],
+        stop=scope["STOP"],
+    )
 
 
 def _settings(unit):
@@ -400,3 +419,86 @@ def test_the_signature_is_botocores_own_on_the_clouds_address(node, monkeypatch)
         assert request.full_url == f"https://b-1.s3.{region}.{suffix}/bundles/x.tar"
         wanted = _signature("GET", request.full_url, request.headers["X-amz-date"], region)
         assert request.headers["Authorization"].endswith(f"Signature={wanted}")
+
+
+# --- On Alibaba Cloud
+
+OF_ALIBABA = {
+    "AccessKeyId": CREDENTIALS["AccessKeyId"],
+    "AccessKeySecret": CREDENTIALS["SecretAccessKey"],
+    "SecurityToken": CREDENTIALS["Token"],
+    "Expiration": "2030-01-01T00:00:00Z",
+}
+QUEUE = "https://1234.mns.cn-hangzhou-internal.aliyuncs.com/queues/b-failed-nodes"
+
+
+@pytest.fixture
+def ecs(node):
+    """A node of Alibaba Cloud's, whose metadata service knows no other names than that cloud's."""
+    node.vendor, node.roles, node.credentials = "aliyun-ecs", "ram", OF_ALIBABA
+    return node
+
+
+def test_one_stage_boots_nodes_of_both_clouds(ecs):
+    done = ecs.run(cloud="alicloud")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((ecs.root / "etc/trainwright/node.json").read_text())["cloud"] == "alicloud"
+
+
+def test_oss_is_asked_within_the_regions_network_with_s3s_signature(monkeypatch):
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    scope = _scope(cloud="alicloud")
+    request = scope["signed"]("b-1", "bundles/x.tar", "cn-hangzhou", CREDENTIALS)
+    assert request.full_url == "https://b-1.s3.oss-cn-hangzhou-internal.aliyuncs.com/bundles/x.tar"
+    wanted = _signature("GET", request.full_url, request.headers["X-amz-date"], "cn-hangzhou")
+    assert request.headers["Authorization"].endswith(f"Signature={wanted}")
+
+
+def test_a_stage_that_fails_is_counted_where_the_node_was_told_how(ecs):
+    """Nothing else on that cloud counts boots that fail."""
+    done = ecs.run(cloud="alicloud", failed=QUEUE, sha256="0" * 64)
+    assert done.returncode == exits.STAGE_FAILED
+    ((path, headers, body),) = ecs.told
+    assert path == "/mns/queues/b-failed-nodes/messages"
+    text = f"POST\n\ntext/xml\n{headers['Date']}\nx-mns-version:2015-06-06\n/queues/b-failed-nodes/messages"
+    secret = OF_ALIBABA["AccessKeySecret"].encode()
+    wanted = base64.b64encode(hmac.new(secret, text.encode(), hashlib.sha1).digest()).decode()
+    assert headers["Authorization"] == f"MNS {OF_ALIBABA['AccessKeyId']}:{wanted}"
+    assert {name.lower(): value for name, value in headers.items()}["security-token"] == OF_ALIBABA["SecurityToken"]
+    assert b"<MessageBody>" in body
+    assert OF_ALIBABA["AccessKeySecret"] not in done.stdout
+
+
+def test_a_stage_that_can_not_be_counted_ends_all_the_same(ecs):
+    ecs.vendor = "nobody's"
+    done = ecs.run(cloud="alicloud", failed=QUEUE, deadline_s=1)
+    assert done.returncode == exits.STAGE_FAILED
+    assert "that this boot failed can't be told" in done.stdout.splitlines()[-1]
+    assert done.stderr == ""
+
+
+def test_without_such_a_queue_nothing_is_told(node):
+    assert node.run(sha256="0" * 64).returncode == exits.STAGE_FAILED
+    assert node.told == []
+
+
+def test_a_service_that_fails_for_good_is_counted_before_it_shuts_down(node, monkeypatch):
+    """By a unit of its own: it sees a step that failed, and an agent that crashed time and again."""
+    for folder in ("bin", "run/systemd/system", "etc/systemd/system"):
+        (node.root / folder).mkdir(parents=True)
+    (node.root / "bin/systemctl").write_text("#!/bin/sh\nexit 0\n")
+    (node.root / "bin/systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{node.root / 'bin'}:{os.environ['PATH']}")
+    units = node.root / "etc/systemd/system"
+    assert node.run().returncode == 0
+    assert not (units / "trainwright-failed.service").exists()
+    assert node.run(failed=QUEUE).returncode == 0
+    own, told = (_settings((units / f"trainwright{n}.service").read_text()) for n in ("", "-failed"))
+    assert own["OnFailure"] == ["trainwright-failed.service"]
+    assert "StartLimitAction" not in own, "it would shut down before anything is told"
+    assert "ExecStopPost" not in own
+    config = node.root / "etc/trainwright/node.json"
+    assert told["ExecStart"] == [f"{sys.executable} -m trainer.node.failed {config}"]
+    assert told["ExecStopPost"] == ["systemctl --no-block poweroff"], "whether or not it could be told"
+    assert told["Environment"][0].startswith("PYTHONPATH=")
+    assert int(told["TimeoutStartSec"][0]) <= 60

@@ -200,3 +200,71 @@ def test_what_a_file_system_costs_is_named_as_not_counted(stack):
     plan, _ = review("c1", parse(stack({"storage.warm": {"size_gib": 4800, "throughput": 250}})))
     assert any("4,800 GiB at 250 MB/s for each TiB" in unknown for unknown in cost(plan).unknown)
     assert not any("Lustre" in unknown for unknown in cost(review("c1", parse(stack()))[0]).unknown)
+
+
+# ---- Alibaba Cloud
+
+TCP = {"nodes.fabric": "tcp", "network.egress": "endpoints"}
+
+
+def _nas(ali, changes):
+    with pytest.raises(Invalid) as raised:
+        review("c1", parse(ali(TCP | changes)))
+    return str(raised.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("warm", "line"),
+    [
+        (
+            {"size_gib": 262_145},
+            "storage.warm.size_gib: there is no file system of 262,145 GiB. Choose 262,144 at most",
+        ),
+        (
+            {"size_gib": 4800, "throughput": 500},
+            "storage.warm.throughput: a file system of 4,800 GiB in ap-southeast-1a gives 2,000 MB/s in all, not "
+            "2,343. Lower it to 250",
+        ),
+    ],
+)
+def test_a_nas_that_there_is_not_is_refused_with_one_that_there_is(ali, warm, line):
+    assert _nas(ali, {"storage.warm": warm}) == [line]
+
+
+def test_a_zone_without_extreme_nas_is_refused_with_those_that_have_it(ali):
+    changes = {"storage.warm": {}, "region": "cn-qingdao", "network.zones": ["cn-qingdao-a"]}
+    assert _nas(ali, changes) == [
+        "storage.warm: no document says that cn-qingdao-a has Extreme NAS. Choose cn-qingdao-b or cn-qingdao-c in "
+        "network.zones"
+    ]
+    none = {"storage.warm": {}, "region": "cn-guangzhou", "network.zones": ["cn-guangzhou-a"]}
+    (line,) = _nas(ali, none)
+    assert line.endswith("Take it away: nor has its region")
+
+
+@pytest.mark.parametrize("size", [1200, 1201, 3600, 5000])
+def test_sizes_and_tls_of_fsx_are_not_those_of_nas(ali, size):
+    changes = TCP | {"storage.warm": {"size_gib": size}, "security.tls": "1.3"}
+    paths = {finding.path for finding in review("c1", parse(ali(changes)))[1]}
+    assert not paths & {"storage.warm", "storage.warm.size_gib", "storage.warm.throughput", "security.tls"}
+
+
+@pytest.mark.parametrize(("kind", "days"), [("instant-archive", 60), ("archive", 180)])
+def test_objects_are_paid_for_in_a_class_of_oss_as_long_as_oss_says(ali, kind, days):
+    """In S3's it is 90 days for both."""
+
+    def lines(after):
+        rules = _cold(("runs/old-0a1b2c3d/", 10, kind), ("runs/old-0a1b2c3d/", 10 + after, "deep-archive"))
+        return [
+            str(finding) for finding in review("c1", parse(ali(TCP | rules)))[1] if "paid for there" in str(finding)
+        ]
+
+    assert lines(days) == []
+    (line,) = lines(days - 1)
+    assert line.endswith(f"Raise it to {10 + days}, or take storage.cold.0 away")
+
+
+def test_that_only_colder_classes_follow_is_said_of_the_right_store(ali):
+    rules = _cold(("runs/old-0a1b2c3d/", 10, "archive"), ("runs/old-0a1b2c3d/", 300, "infrequent"))
+    (line,) = _nas(ali, rules)
+    assert "; OSS moves objects to colder classes only" in line

@@ -24,6 +24,12 @@ def shipped(tmp_path: Path) -> Iterator[Project]:
     yield from lent(Project(tmp_path / "project", job=None))
 
 
+@pytest.fixture
+def alibaba(tmp_path: Path) -> Iterator[Project]:
+    """A project with a small job on the stack of an Alibaba Cloud cluster."""
+    yield from lent(Project(tmp_path / "project", stack="local-alicloud"))
+
+
 def lent(made: Project) -> Iterator[Project]:
     pulumi_cli.present()  # its error says how to get one
     try:

@@ -198,6 +198,9 @@ def an_instance() -> Callable[..., Instance]:
         plain: dict[str, Any] = {
             "id": "i-1",
             "group": "group",
+            "cloud": "aws",
+            "network": "vpc-1",
+            "subnet": "subnet-1",
             "region": REGION,
             "zone": f"{REGION}b",
             "type": "p4d.24xlarge",
@@ -209,6 +212,7 @@ def an_instance() -> Callable[..., Instance]:
             "spot": False,
             "profile": None,
             "tags_shown": False,
+            "tokens_only": False,
             "user_data": b"#!/bin/sh\n",
         }
         return Instance(**plain | different)

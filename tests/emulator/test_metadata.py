@@ -11,7 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from emulator import notices
 from emulator.instances import Profile
-from emulator.metadata import Metadata, MetadataService, Tokens, hostname, listing
+from emulator.metadata import Ec2Metadata, MetadataService, Tokens, hostname, listing
 
 ACCOUNT = "arn:aws:iam::123456789012"
 PROFILE = Profile(f"{ACCOUNT}:instance-profile/p", "AIPA1", "node", f"{ACCOUNT}:role/node")
@@ -56,7 +56,7 @@ def serve(api, an_instance, tmp_path):
 
     def make(**different):
         instance = an_instance(**different)
-        services.append(MetadataService(Metadata(instance, api, notices.path(tmp_path, "i-1")), instance.address))
+        services.append(MetadataService(Ec2Metadata(instance, api, notices.path(tmp_path, "i-1")), instance.address))
         return services[-1].url
 
     yield make

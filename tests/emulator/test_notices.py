@@ -39,6 +39,16 @@ def test_a_later_notice_keeps_one_of_the_other_kind_and_replaces_its_own(quiet_h
     assert 40 < raised["spot"] - time.time() <= 50
 
 
+@pytest.mark.parametrize(("cloud", "seconds"), [("aws", 120), ("aliyun", 300)])
+def test_a_notice_comes_as_long_ahead_as_the_node_s_cloud_gives(quiet_home, cloud, seconds):
+    nodes = quiet_home / "cloud" / "nodes"
+    file = nodes / "i-1" / notices.CLOUD
+    file.parent.mkdir(parents=True)
+    file.write_text(cloud)
+    notices.raise_notice(quiet_home, "i-1", "spot")
+    assert seconds - 10 < notices.read(notices.path(nodes, "i-1"))["spot"] - time.time() <= seconds
+
+
 def test_a_spot_notice_is_shown_then_ends_the_node_which_is_replaced(world, http):
     group = world.group(world.STAY)
     (instance,) = world.booted(group, 1)

@@ -29,6 +29,26 @@ policy = {"Statement": {"Effect": "Allow", "Principal": "*", "Action": "s3:GetOb
 aws.s3.BucketPolicy("shared", bucket=bucket.id, policy=json.dumps(policy))
 """
 
+LOOSE = """
+import pulumi
+import pulumi_alicloud as alicloud
+import pulumi_aws as aws
+
+aws.ec2.LaunchTemplate("loose", user_data=pulumi.Output.secret("aGk="), metadata_options={"http_tokens": "optional"})
+aws.s3.Bucket("untagged", tags={"a": "b"})
+alicloud.ecs.EcsLaunchTemplate("loose-too", launch_template_name="loose-too", http_put_response_hop_limit=64)
+"""
+
+REMEDIES = """
+config:
+  aws:region: us-west-2
+  alicloud:region: cn-hangzhou
+  policies:topics: [network, cost]
+  policies:cost_tags: [team]
+  policies:tag_values: {team: research}
+  policies:levels: {NET-METADATA-01: LEVEL, NET-METADATA-02: LEVEL, COST-TAG-01: LEVEL}
+"""
+
 SETTINGS = """
 config:
   aws:region: us-west-2
@@ -41,7 +61,7 @@ config:
 
 @pytest.fixture
 def preview(tmp_path):
-    """Preview the program under the pack, with a stack's file; the exit code and all that was said."""
+    """Preview a program under the pack, with a stack's file; the exit code and all that was said."""
     home, folder = tmp_path / "home", tmp_path / "project"
     folder.mkdir()
     cli = pulumi_cli.present()
@@ -49,13 +69,13 @@ def preview(tmp_path):
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PULUMI_"))}
     variables = {**ours, **environment.embedded(home, cli)}
     (folder / "Pulumi.yaml").write_text(PROJECT)
-    (folder / "__main__.py").write_text(PROGRAM)
 
-    def run(stack_file: str) -> tuple[int, str]:
+    def run(stack_file: str, program: str = PROGRAM) -> tuple[int, str]:
+        (folder / "__main__.py").write_text(program)
         (folder / "Pulumi.test.yaml").write_text(stack_file)
         options = ["--stack", "test", "--non-interactive", "--color", "never"]
         said = ""
-        for command in (["stack", "select", "--create"], ["preview", "--policy-pack", str(PACK)]):
+        for command in (["stack", "select", "--create"], ["preview", "--diff", "--policy-pack", str(PACK)]):
             done = subprocess.run(
                 ["pulumi", *command, *options],
                 cwd=folder,
@@ -87,3 +107,23 @@ def test_settings_that_cannot_be_meant_are_refused_in_words(preview):
     assert code != 0
     assert "policies:severity: Input should be 'low', 'medium', 'high' or 'critical'" in said
     assert "Traceback" not in said
+
+
+def test_remedies_are_applied_to_what_is_declared_where_they_were_asked_for(preview):
+    code, said = preview(REMEDIES.replace("LEVEL", "remediate"), LOOSE)
+    words = " ".join(said.split()).replace(" : ", ": ")
+    assert code == 0, said
+    assert 'httpTokens: "required"' in words
+    assert "httpPutResponseHopLimit: 2" in words
+    assert 'team: "research"' in words
+    assert "aGk=" not in said, "a remedy let a secret out"
+
+
+def test_no_remedy_is_applied_that_nobody_asked_for(preview):
+    code, said = preview(REMEDIES.replace("LEVEL", "advisory"), LOOSE)
+    words = " ".join(said.split()).replace(" : ", ": ")
+    assert code == 0, said
+    assert 'httpTokens: "optional"' in words
+    assert "httpPutResponseHopLimit: 64" in words
+    assert "level `remediate` sets metadataOptions.httpTokens to required" in words
+    assert "level `remediate` sets tags.team to research" in words

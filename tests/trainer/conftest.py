@@ -7,6 +7,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.trainer.oss import Oss
+
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
@@ -28,3 +30,23 @@ def s3_bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"b-{uuid.uuid4().hex[:12]}"
     boto3.client("s3").create_bucket(Bucket=name)
     return name
+
+
+@pytest.fixture
+def oss(s3_endpoint: str) -> Iterator[Oss]:
+    """A server that answers as OSS does."""
+    server = Oss(s3_endpoint)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def oss_bucket(oss: Oss, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a bucket with versions, which has a bucket of claims without, as a cluster's has."""
+    boto3.client("s3").create_bucket(Bucket=f"{s3_bucket}-claims")
+    oss.versioned.add(s3_bucket)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", oss.url)
+    monkeypatch.setenv("ALIBABA_CLOUD_REGION_ID", "cn-hangzhou")
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "test")
+    return s3_bucket

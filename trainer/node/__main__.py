@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from trainer import exits
-from trainer.metadata import Ec2Metadata
+from trainer import alicloud, dialects, exits
+from trainer.metadata import open_metadata
+from trainer.node import failed
 from trainer.node.agent import Agent
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.console import say
@@ -23,11 +24,17 @@ def main(arguments: list[str]) -> int:
     paths = Paths.here()
     paths.logs.mkdir(parents=True, exist_ok=True)
     _redirect(paths.logs / "agent.log")
+    if config.cloud == "alicloud":  # for the workers as well
+        os.environ.setdefault(alicloud.REGION, config.region)
+        os.environ.setdefault(dialects.INTERNAL, "1")
     os.environ.setdefault("AWS_DEFAULT_REGION", config.region)
     # The agent and all workers ask for credentials at once; botocore's default is one try of one second.
     os.environ.setdefault("AWS_METADATA_SERVICE_NUM_ATTEMPTS", "5")
     os.environ.setdefault("AWS_METADATA_SERVICE_TIMEOUT", "2")
-    return Agent(config, paths, Ec2Metadata()).run()
+    code = Agent(config, paths, open_metadata(config.cloud)).run()
+    if code in {*exits.STEP_FAILED.values(), exits.QUARANTINED} and "INVOCATION_ID" not in os.environ:
+        failed.tell(config)  # where systemd started the agent, its own unit does so
+    return code
 
 
 def _redirect(path: Path) -> None:

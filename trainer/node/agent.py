@@ -10,20 +10,24 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import trainer
 from trainer import exits, layout
-from trainer.metadata import Ec2Metadata, Identity
-from trainer.node import code, fabric, health, nccl, preflight, scratch, storage, warm
+from trainer.alicloud import Api
+from trainer.metadata import EcsMetadata, Identity, Metadata
+from trainer.node import code, exposition, fabric, harden, health, nccl, preflight, scratch, storage, warm
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.console import say
+from trainer.node.ess import Ess
 from trainer.node.fabric import Fabric
 from trainer.node.gauges import Gauges
 from trainer.node.generations import Generations, Quarantined
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import HURRIED, Membership, Outcome
-from trainer.node.metrics import CloudWatch, Sampler
+from trainer.node.metrics import CloudMonitor, CloudWatch, Outlet, Sampler
 from trainer.node.nearby import DataNodes
 from trainer.node.peers import READY, Card
 from trainer.node.queue import Turn, first
@@ -37,6 +41,7 @@ from trainer.node.workers import Job, trainer_command
 from trainer.store import Entry, Missing, Store, StoreError, open_store
 
 IDENTIFY_LIMIT_S = 60
+HARDEN_LIMIT_S = harden.LIMIT_S + 30
 DATASET_WAIT_S = 900
 SCRATCH_LIMIT_S = scratch.LIMIT_S + scratch.IMAGE_WAIT_S + 30
 WARM_LIMIT_S = warm.LIMIT_S + 30
@@ -49,6 +54,9 @@ LAUNCH_LIMIT_S = 60
 """Limits of the boot's steps, in seconds."""
 
 RETRY_S = 1.0
+
+SCHEMES = {"aws": "s3", "alicloud": "oss"}
+"""Of the address of a cloud's buckets (`store.open_store`)."""
 
 LIBRARY = Path(trainer.__file__).parents[1]
 """The bundle's folder, with the `trainer` package in it."""
@@ -67,12 +75,14 @@ class Agent:
 
     config: NodeConfig
     paths: Paths
-    metadata: Ec2Metadata
+    metadata: Metadata
     generations: Generations | None = None
     sampler: Sampler | None = None
     lifecycle: Lifecycle | None = None
     shipper: Shipper | None = None
     turns: Turns | None = None
+    shown: bool = False
+    """Whether its samples are shown to Prometheus."""
     used: bool = False
     """Whether it has taken part in a run before: its hours since its launch are not all of the next one's."""
 
@@ -83,7 +93,7 @@ class Agent:
         """
         signal.signal(signal.SIGTERM, self._leave)
         signal.signal(signal.SIGINT, self._leave)
-        bucket = open_store(f"s3://{self.config.bucket}")
+        bucket = open_store(f"{SCHEMES[self.config.cloud]}://{self.config.bucket}")
         outcome = None
         try:
             outcome = (self._serve if self.config.role == "data" else self._train_all)(bucket)
@@ -138,8 +148,10 @@ class Agent:
         shipper, report = self._begin(store)
         membership = report.required("identify", lambda: self._identify(bucket, store, report), IDENTIFY_LIMIT_S)
         card = membership.card
-        self.lifecycle = lifecycle = Lifecycle(self.metadata, card.node, self.config.region, self.config.hook)
+        self.lifecycle = lifecycle = self._lifecycle(card.node)
+        self._harden(card.node, report)
         self._sample(shipper, card.node, active=membership.outcome is None)
+        self._show(card)
         if membership.outcome:
             return membership.outcome
         self._ship(shipper, card.node)
@@ -169,6 +181,7 @@ class Agent:
         store = open_store(bucket.url(layout.DATA))
         shipper, report = self._begin(store)
         identity = report.required("identify", lambda: self._introduce(store, report), IDENTIFY_LIMIT_S)
+        self._harden(identity.node, report)
         self._ship(shipper, identity.node)
         self._tiers(report)
         shelf = Shelf()
@@ -191,7 +204,7 @@ class Agent:
         return found[0], f"the stack's own run is {found[0].run}"
 
     def _identify(self, bucket: Store, store: Store, report: BootReport) -> tuple[Membership, str]:
-        identity = self._identity(report)
+        identity = self._since(self._identity(report), store)
         incarnation = uuid.uuid4().hex[:12]
         card = Card(identity.node, identity.address, identity.launched, incarnation, self.config.workers)
         membership = Membership(open_store(store.url(), HURRIED), open_store(bucket.url(), HURRIED), card)
@@ -212,6 +225,37 @@ class Agent:
         identity = self.metadata.identity()
         report.node = identity.node
         return identity
+
+    def _since(self, identity: Identity, store: Store) -> Identity:
+        """The identity with its age, by the bucket's clock where the cloud tells none: when it was first seen there."""
+        if identity.launched:
+            return identity
+        key, found = layout.seen(identity.node), list[Entry]()
+
+        def look() -> None:
+            if not (entries := store.list(key)):
+                store.put(key, b"")
+                entries = store.list(key)
+            found.extend(entries)
+
+        self._await_answer(look)
+        return replace(identity, launched=datetime.fromtimestamp(found[0].modified, UTC).isoformat())
+
+    @cached_property
+    def _api(self) -> Api:
+        """Alibaba Cloud's, with the node's role, whose credentials it keeps."""
+        return Api(self.config.region)
+
+    def _lifecycle(self, node: str) -> Lifecycle:
+        config = self.config
+        group = Ess(self._api, node, config.hook) if config.cloud == "alicloud" else None
+        return Lifecycle(self.metadata, node, config.region, config.hook, group)
+
+    def _harden(self, node: str, report: BootReport) -> None:
+        """See to the node's own metadata service where its group's template couldn't."""
+        service = self.metadata
+        if self.config.harden and isinstance(service, EcsMetadata):
+            report.required("harden", lambda: harden.metadata(service, self._api, node), HARDEN_LIMIT_S)
 
     def _await_answer(self, read: Callable[[], object]) -> None:
         """Read until the bucket answers: a role, and what it may, take seconds to reach a new instance."""
@@ -236,9 +280,33 @@ class Agent:
             return
         path = self.paths.logs / "samples.jsonl"
         shipper.add(path, lambda chunk: layout.sample_chunk(node, chunk), lasting=True)
-        cloud = CloudWatch(self.config.namespace) if self.config.namespace else None
-        self.sampler = Sampler(path, Gauges(self.paths.scratch, self.config.gpus), cloud, active)
+        cloud = self._cloud() if self.config.namespace else None
+        self.sampler = Sampler(path, Gauges(self.paths.scratch, self.config.gpus), cloud, active, self._counted)
         self.sampler.start()
+
+    def _show(self, card: Card) -> None:
+        """Show samples to Prometheus, once, where the node was told so. That its port is taken costs but a word."""
+        sampler, port = self.sampler, self.config.prometheus
+        if self.shown or not port or sampler is None:
+            return
+        self.shown = True
+        try:
+            labels = {"cluster": self.config.cluster, "node": card.node}
+            exposition.serve(card.address, port, lambda: sampler.latest, labels)
+        except OSError as error:
+            say(f"metrics can't be shown to Prometheus at port {port}: {error}")
+
+    def _cloud(self) -> Outlet:
+        config = self.config
+        if config.cloud == "alicloud":
+            return CloudMonitor(config.namespace, config.bucket, self._api)
+        return CloudWatch(config.namespace)
+
+    def _counted(self) -> Mapping[str, float]:
+        """What the cluster's queue adds to a sample, where the cloud itself counts no backlog."""
+        if not self.turns or not self.lifecycle:
+            return {}
+        return self.turns.backlog.per_node(Ess(self._api, self.lifecycle.node, self.config.hook).capacity)
 
     def _linger(self) -> None:
         """Stay, where somebody listens, and go on saying that the run has ended: the fleet is set to zero by that."""
@@ -315,10 +383,12 @@ class Agent:
             return None, "no dataset asked for"
         datasets = open_store(bucket.url(layout.dataset_prefix(name)))
         folder = self.paths.scratch / "datasets" / name
+        if shown and not warm.shows_bucket(self.config.warm):
+            return storage.fill(datasets, shown, folder, wait_s, bring, arrived)
         return storage.fetch(datasets, folder, wait_s, shown, bring, arrived)
 
     def _fabric(self, address: str) -> tuple[Fabric, str]:
-        found = fabric.find(address, self.config.efa, self.paths.root)
+        found = fabric.find(address, self.config.efa, self.paths.root, self.config.erdma, self.config.jumbo)
         told = nccl.told(found.environment(), self._chosen, os.environ)
         return found, f"{found.kind}, {found.devices} devices, TCP over {found.interface}; {told}"
 
@@ -328,7 +398,7 @@ class Agent:
         whole = not report.degraded("scratch")
         if whole and (reason := health.too_small(self.paths.scratch, room)) and self._fails(membership, reason):
             return None, f"the run fails: {reason}"
-        fit = health.check(self.paths.scratch, gpus, self.config.nvswitch, room)
+        fit = health.check(self.paths.scratch, gpus, self.config.nvswitch, room, self.config.tdx)
         if not gpus:
             return None, fit
         folder = self.paths.logs / "loopback"

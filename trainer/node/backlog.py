@@ -3,6 +3,9 @@
 It decides nothing; the bucket does (`queue.py`). One node at a time makes the messages anew from what waits in the
 bucket, so that one too many or too few, of whatever cause, doesn't last. Messages are never handed back: one that is
 received a few times is put aside as a dead letter. All in a thread that nothing waits for.
+
+On Alibaba Cloud nothing can divide a queue's length by the nodes that are there, nor tell it reliably. There, a message
+is a run that no node has seen yet: it is taken out, and what waits is told as a metric of the node's (`per_node`).
 """
 
 from __future__ import annotations
@@ -12,11 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainer.node import mns
 from trainer.node.console import say
 from trainer.store import StoreError
 
 EVERY_S = 300.0
 """Between looks; a run that is taken, or has ended, is looked at once."""
+
+TAKEN_EVERY_S = 60.0
+"""Between looks where messages are only taken out: an alarm asks for nodes while one is there."""
 
 ANSWER_S = 1
 """How long the queue is waited for: by that, all its servers are asked, not some (SQS developer guide, "Amazon SQS
@@ -36,7 +43,7 @@ MOST_BATCHES = 100
 class Backlog:
     """Keeps a message in the queue at `url` for each run that `waiting` names, while `speaks` says that it is up to us.
 
-    `waiting` may raise `StoreError`.
+    Or none, where the cloud's queue is only to tell of runs that are new. `waiting` may raise `StoreError`.
     """
 
     url: str
@@ -46,6 +53,7 @@ class Backlog:
     client: Any = None
     _look: threading.Event = field(default_factory=threading.Event)
     _said: str = ""
+    _waits: int | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -57,7 +65,7 @@ class Backlog:
 
     def _work(self) -> None:
         while True:
-            self._look.wait(EVERY_S)
+            self._look.wait(TAKEN_EVERY_S if mns.is_queue(self.url) else EVERY_S)
             self._look.clear()
             if self.speaks():
                 self.renew()
@@ -71,9 +79,10 @@ class Backlog:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
         try:
-            self.client = self.client or _connect(self.region)
-            old = list(self._received())
-            for run in self.waiting():
+            self.client = self.client or _connect(self.url, self.region)
+            old, runs = list(self._received()), list(self.waiting())
+            self._waits = len(runs)
+            for run in () if mns.is_queue(self.url) else runs:
                 self.client.send_message(QueueUrl=self.url, MessageBody=run)
             for message in old:
                 self.client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
@@ -81,6 +90,19 @@ class Backlog:
             self._say(f"the count of waiting runs can't be kept, which only brings nodes late or early: {error}")
         else:
             self._said = ""
+
+    def per_node(self, nodes: Callable[[], int]) -> dict[str, float]:
+        """For a sample: how many runs wait for each of so many nodes; nothing where others tell, or it isn't known.
+
+        `nodes` may raise `OSError` or `LookupError`, and is asked only where it counts.
+        """
+        if self._waits is None or not mns.is_queue(self.url) or not self.speaks():
+            return {}
+        try:
+            return {"waiting": self._waits / max(nodes(), 1)}
+        except (OSError, LookupError, ValueError, TypeError, StopIteration) as error:
+            self._say(f"how many nodes there are to be can't be asked, which brings no more of them: {error}")
+            return {}
 
     def _received(self) -> Iterator[Mapping[str, str]]:
         for _ in range(MOST_BATCHES):
@@ -97,7 +119,9 @@ class Backlog:
         self._said = what
 
 
-def _connect(region: str) -> Any:
+def _connect(url: str, region: str) -> Any:
+    if mns.is_queue(url):
+        return mns.Client()
     import boto3  # noqa: PLC0415  a node whose cluster has no queue never loads it
     from botocore.config import Config  # noqa: PLC0415
 

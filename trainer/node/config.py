@@ -23,13 +23,14 @@ class NodeConfig:
     gpus: int
     job: Mapping[str, Any]
     warm: str = ""
-    """What the warm tier is mounted from, `NAME@tcp:/MOUNT`; nothing where there is none."""
+    """What the warm tier is mounted from, `NAME@tcp:/MOUNT` or `nfs:ADDRESS:/PATH`; nothing where there is none."""
     role: Literal["train", "data"] = "train"
     """`data` is a node that serves the dataset to the others; of `job` it is told the dataset alone."""
     data_nodes: bool = False
     """Whether there are such."""
     namespace: str = ""
-    """CloudWatch's namespace of this cluster's metrics; nothing where they go to the run's prefix alone."""
+    """Where this cluster's metrics go: CloudWatch's namespace, or the id of CloudMonitor's application group; nothing
+    where they go to the run's prefix alone."""
     queue: str = ""
     """URL of the queue whose backlog brings nodes, where the cluster has one: its runs are trained after the stack's
     own, which is `run` unless the bucket has another (`queue.first`)."""
@@ -42,6 +43,16 @@ class NodeConfig:
     """Whether its GPUs meet over NVSwitch, which NVIDIA's fabric manager sets up."""
     hook: str = ""
     """The hook of its group that it ends itself when it is to go and is done; nothing where there is none."""
+    jumbo: bool = False
+    """Whether its eRDMA devices carry jumbo frames, which goes with their MTU."""
+    harden: bool = False
+    """Whether it has its own instance metadata take tokens alone, as its group's template couldn't."""
+    tdx: bool = False
+    """Whether it is to be a trust domain, of Intel's TDX."""
+    prometheus: int = 0
+    """The port at which it shows its metrics to Prometheus; 0 where it shows none."""
+    failed: str = ""
+    """URL of the queue that counts failed boots, where the cloud doesn't."""
 
     @classmethod
     def read(cls, path: Path) -> NodeConfig:

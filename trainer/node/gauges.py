@@ -31,6 +31,9 @@ GPU_FIELDS = {
 FABRIC = {"fabric_in": "rx_bytes", "fabric_out": "tx_bytes", "fabric_drops": "rx_drops"}
 """Counters of an EFA device (EC2 user guide, "Monitor an Elastic Fabric Adapter on Amazon EC2")."""
 
+OF_ERDMA = {"rx_bytes": "rx_bytes_cnt", "tx_bytes": "tx_bytes_cnt", "rx_drops": "rx_disable_drop_cnt"}
+"""The same of an eRDMA device (Linux, drivers/infiniband/hw/erdma/erdma_verbs.c, `erdma_descs`)."""
+
 Reading = Mapping[str, Any]
 
 
@@ -80,13 +83,11 @@ class Gauges:
         return self._rates({"net_in": sum(c[0] for c in counts), "net_out": sum(c[8] for c in counts)})
 
     def _fabric(self) -> Reading:
-        """What all EFA devices received, sent and dropped; nothing where there are none."""
+        """What all EFA or eRDMA devices received, sent and dropped; nothing where there are none."""
         ports = list((self.root / "sys/class/infiniband").glob("*/ports/*/hw_counters"))
         if not ports:
             return {}
-        return self._rates(
-            {key: sum(int((port / counter).read_text()) for port in ports) for key, counter in FABRIC.items()}
-        )
+        return self._rates({key: sum(_count(port, counter) for port in ports) for key, counter in FABRIC.items()})
 
     def _gpus(self) -> Reading:
         """Each GPU's numbers, by the driver's tool. What it doesn't know of one, it writes as a word in brackets."""
@@ -115,6 +116,11 @@ class Gauges:
         if what not in self._said:
             self._said.add(what)
             say(what)
+
+
+def _count(port: Path, counter: str) -> int:
+    own = port / counter
+    return int((own if own.exists() else port / OF_ERDMA[counter]).read_text())
 
 
 def _number(word: str) -> float | None:

@@ -17,6 +17,8 @@ LEAST_SHARED_BYTES = 1 << 30
 """What NCCL is to be given for its exchange between the GPUs of a node (its user guide: `--shm-size=1g`); Docker gives
 64 MiB unasked, on which a job dies of a bus error. Nothing else here needs any: data is read through the page cache."""
 
+CPU = Path("/proc/cpuinfo")
+
 TOOL_LIMIT_S = 30
 """Within which a tool answers: a GPU that hangs must not hang the boot."""
 
@@ -42,11 +44,15 @@ class Unfit(Exception):
     """The node must not join; the message says why."""
 
 
-def check(scratch: Path, gpus: int, nvswitch: bool = False, room: int = 0) -> str:
+def check(scratch: Path, gpus: int, nvswitch: bool = False, room: int = 0, tdx: bool = False) -> str:
     """What the node has, in words; `gpus` and `nvswitch` are what its instance type has.
 
-    `room` is what its checkpoints take, in bytes. Raises `Unfit`.
+    `room` is what its checkpoints take, in bytes; `tdx` says that it is to be a trust domain. Raises `Unfit`.
     """
+    if tdx and "tdx_guest" not in _flags():
+        raise Unfit(
+            "the node is no TDX trust domain, so that its memory isn't encrypted: use an image that boots as one"
+        )
     free, least = shutil.disk_usage(scratch).free, max(LEAST_FREE_BYTES, room)
     if free < least:
         raise Unfit(f"{scratch} has {free >> 20} MiB free, too little for checkpoints: {least >> 20} MiB is the least")
@@ -56,7 +62,8 @@ def check(scratch: Path, gpus: int, nvswitch: bool = False, room: int = 0) -> st
         _check_shared_memory()
     fabric = f", {_check_nvswitch()}" if nvswitch else ""
     cpus = len(os.sched_getaffinity(0))
-    return f"{gpus} GPUs{fabric}, {cpus} CPUs, {free >> 30} GiB of scratch free"
+    domain = ", a TDX trust domain" if tdx else ""
+    return f"{gpus} GPUs{fabric}, {cpus} CPUs, {free >> 30} GiB of scratch free{domain}"
 
 
 def too_small(scratch: Path, room: int) -> str:
@@ -73,6 +80,12 @@ def too_small(scratch: Path, room: int) -> str:
 def count_gpus() -> int:
     """GPUs that the driver lists, 0 where there is no driver."""
     return sum(line.startswith("GPU ") for line in _ask("nvidia-smi", "-L").splitlines())
+
+
+def _flags() -> set[str]:
+    """What the kernel says of the processor (Linux, Documentation/arch/x86/tdx.rst: a guest has `tdx_guest`)."""
+    found = re.search(r"^flags\s*:(.*)$", CPU.read_text(), re.MULTILINE)
+    return set(found[1].split()) if found else set()
 
 
 def _check_gpus(gpus: int) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from http.client import HTTPException
+from typing import Protocol
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from trainer.metadata import Ec2Metadata
+from trainer.metadata import Metadata
 from trainer.node.console import say
 
 PATIENCE = Config(connect_timeout=3, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
@@ -22,6 +23,40 @@ ATTENDING_S = 5.0
 """Seconds between looks of a node that has nothing else to do."""
 
 
+class Group(Protocol):
+    """The group that a node belongs to."""
+
+    def ends(self) -> bool:
+        """Whether it ends this node. Blocks for no longer than one exchange with the metadata service."""
+
+    def release(self, hook: str) -> None:
+        """Tell it that the node is done, where it waits for that. Raises `OSError`, or boto3's errors."""
+
+
+@dataclass
+class AutoScaling:
+    """AWS's."""
+
+    metadata: Metadata
+    node: str
+    region: str
+
+    def ends(self) -> bool:
+        """See `Group.ends`."""
+        return self.metadata.terminating()
+
+    def release(self, hook: str) -> None:
+        """See `Group.release`."""
+        client = boto3.client("autoscaling", region_name=self.region, config=PATIENCE)
+        for found in client.describe_auto_scaling_instances(InstanceIds=[self.node])["AutoScalingInstances"]:
+            client.complete_lifecycle_action(
+                LifecycleHookName=hook,
+                AutoScalingGroupName=found["AutoScalingGroupName"],
+                LifecycleActionResult="CONTINUE",
+                InstanceId=self.node,
+            )
+
+
 @dataclass
 class Lifecycle:
     """One node's. `hook` is the group's, by name, that holds the node until it is done; nothing where there is none.
@@ -29,14 +64,21 @@ class Lifecycle:
     No call blocks for longer than one exchange with the metadata service; `notice` and `settle` raise what it raises.
     """
 
-    metadata: Ec2Metadata
+    metadata: Metadata
     node: str
     region: str
     hook: str
+    group: InitVar[Group | None] = None
+    """The node's, which is AWS's unless told."""
+
     _at_risk: bool = False
     _said: str = ""
     _done: threading.Event = field(default_factory=threading.Event)
     _saying: threading.Thread | None = None
+    _group: Group = field(init=False)
+
+    def __post_init__(self, group: Group | None) -> None:
+        self._group = group or AutoScaling(self.metadata, self.node, self.region)
 
     def notice(self) -> str | None:
         """Why the node is to go, or None.
@@ -46,7 +88,7 @@ class Lifecycle:
         """
         if when := self.metadata.interruption():
             return f"the cloud takes this node away at {when}"
-        if self.metadata.terminating():
+        if self._group.ends():
             return "its group ends this node"
         if not self._at_risk and (since := self.metadata.at_risk()):
             self._at_risk = True
@@ -56,7 +98,7 @@ class Lifecycle:
     def settle(self) -> None:
         """For a node that is done: tell its group so, if that waits for it. Goes on in a thread of its own."""
         busy = self._saying is not None and self._saying.is_alive()
-        if not self.hook or self._done.is_set() or busy or not self.metadata.terminating():
+        if not self.hook or self._done.is_set() or busy or not self._group.ends():
             return
         self._saying = threading.Thread(target=self._complete, name="lifecycle", daemon=True)
         self._saying.start()
@@ -78,15 +120,8 @@ class Lifecycle:
     def _complete(self) -> None:
         """Tell the group. It may not wait yet, or not answer: then the next call tries again, or its time ends it."""
         try:
-            client = boto3.client("autoscaling", region_name=self.region, config=PATIENCE)
-            for found in client.describe_auto_scaling_instances(InstanceIds=[self.node])["AutoScalingInstances"]:
-                client.complete_lifecycle_action(
-                    LifecycleHookName=self.hook,
-                    AutoScalingGroupName=found["AutoScalingGroupName"],
-                    LifecycleActionResult="CONTINUE",
-                    InstanceId=self.node,
-                )
-        except (BotoCoreError, ClientError) as error:
+            self._group.release(self.hook)
+        except (BotoCoreError, ClientError, OSError) as error:
             self._say(f"the group can't be told yet that this node is done: {error}")
             return
         self._done.set()

@@ -16,6 +16,7 @@ from pathlib import Path
 EVERYWHERE = "everywhere"
 EFA = "efa"
 ERDMA = "erdma"
+SMALL = "erdma, without jumbo frames"
 ALONE = "erdma, one device"
 SEVERAL = "erdma, several devices"
 
@@ -67,17 +68,28 @@ SETTINGS = (
         SEVERAL,
         "The index differs from device to device: NCCL 2.21 and newer find each one's, by the two settings below.",
     ),
+    Setting(
+        "NCCL_PROTO",
+        "^LL128",
+        SMALL,
+        "LL128 needs jumbo frames on eRDMA, or data is corrupted (ECS user guide, on eRDMA on GPU-accelerated "
+        "instances).",
+    ),
     Setting("NCCL_IB_ADDR_FAMILY", "AF_INET", SEVERAL, "Of a device's addresses, one over IPv4."),
     Setting("NCCL_IB_ROCE_VERSION_NUM", "2", SEVERAL, "And of those, one of RoCE v2."),
 )
 """All of them."""
 
 
-def settings(kind: str, devices: int, interface: str) -> dict[str, str]:
-    """What workers find in their environment on a fabric of this kind (efa, erdma or tcp)."""
+def settings(kind: str, devices: int, interface: str, *, jumbo: bool = False) -> dict[str, str]:
+    """What workers find in their environment on a fabric of this kind (efa, erdma or tcp).
+
+    `jumbo`: whether eRDMA's frames are.
+    """
     places = {EVERYWHERE, kind}
     if kind == ERDMA:
         places.add(ALONE if devices == 1 else SEVERAL)
+        places |= set() if jumbo else {SMALL}
     return {one.name: one.value.replace(INTERFACE, interface) for one in SETTINGS if one.where in places}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,11 +71,37 @@ def fetch(
 
     with ThreadPoolExecutor(FETCHES) as pool:
         sources = list(pool.map(get, shards))
-    (folder / "index.json").write_bytes(content)
+    _write(folder / "index.json", content)
     instead = f"; not from {warm}: {lacking}" if lacking else ""
     fetched = sum(map(bool, sources))
     near = f", {sources.count(NEARBY)} of them from data nodes" if bring else ""
     return folder, f"{described}, {fetched} of {len(sources)} shards fetched{near}{instead}"
+
+
+def fill(
+    datasets: Store,
+    shared: Path,
+    folder: Path,
+    wait_s: float,
+    bring: Bring | None = None,
+    arrived: Arrived | None = None,
+) -> tuple[Path, str]:
+    """As `fetch`, into a folder that all nodes share: what one has fetched, the others find there and verify.
+
+    Any number may fill it at once, as each file comes whole. Where it can't be written to, or is full, into `folder`.
+    """
+    try:
+        return fetch(datasets, shared, wait_s, None, bring, arrived)
+    except (OSError, Unavailable) as error:
+        say(f"{shared} can't be filled, {folder} is: {error}")
+        return fetch(datasets, folder, wait_s, None, bring, arrived)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def _lacking(folder: Path, content: bytes, shards: Sequence[Mapping[str, str]]) -> str:

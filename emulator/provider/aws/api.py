@@ -19,11 +19,15 @@ class ApiError(Exception):
 
 
 class Api:
-    """One region of the embedded cloud. `endpoint` None lets boto3 find its own (tests that mock it)."""
+    """One region of the embedded cloud. `endpoint` None lets boto3 find its own (tests that mock it).
 
-    def __init__(self, endpoint: str | None, region: str):
+    `place` is the region in the words of a cloud whose regions the server doesn't have.
+    """
+
+    def __init__(self, endpoint: str | None, region: str, place: str = ""):
         self.endpoint = endpoint
         self.region = region
+        self.place = place or region
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 

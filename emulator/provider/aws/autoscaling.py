@@ -87,7 +87,7 @@ class Group(Kind):
         self._apply_settings(api, id_, old, new)
         refresh = new.get("instanceRefresh")
         if old and refresh and changed(old, new, _LAUNCH | {*map(_camel, refresh.get("triggers") or [])}):
-            _refresh(api, id_, older, refresh.get("preferences") or {})
+            replace_instances(api, id_, older, refresh.get("preferences") or {})
 
     def item(self, api: Api, id_: str) -> dict[str, Any]:
         """The group as the API tells it."""
@@ -250,7 +250,7 @@ def _camel(trigger: str) -> str:
     return {"tag": "tags"}.get(trigger, head + "".join(word.capitalize() for word in rest))
 
 
-def _refresh(api: Api, name: str, older: list[str], preferences: Mapping[str, Any]) -> None:
+def replace_instances(api: Api, name: str, older: list[str], preferences: Mapping[str, Any]) -> None:
     """Replaces these instances: all at once where no share has to stay healthy, else one after the other."""
     at_once = preferences.get("minHealthyPercentage") == 0
     end = time.monotonic() + DEADLINE_S

@@ -1,12 +1,13 @@
-"""The AWS provider's functions (`aws.get_…`): from the region where that is enough, else from the cloud's API."""
+"""The AWS provider's functions (`aws.get_…`)."""
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from emulator.provider import kinds, naming
 from emulator.provider.aws.api import Api, ApiError, tag_map
+from emulator.provider.invokes import Function, UnknownFunction
 from emulator.provider.wire import Props
 
 # Zones open to every account where they aren't a, b, c; source: moto's copy of describe_availability_zones.
@@ -20,22 +21,6 @@ _ZONES = {
     "cn-north-1": "ab",
 }
 _FREE_FILTERS = {"opt-in-status": "opt-in-not-required", "zone-type": "availability-zone"}
-
-
-class UnknownFunction(LookupError):
-    """The stand-in has no such function, or not with these arguments."""
-
-
-def call(token: str, args: Props, api: Api, *, running: bool) -> Props:
-    """The answer of a function. Raises UnknownFunction, and ApiError from the cloud's API.
-
-    `running` says whether the embedded cloud can be asked; without it, images are made up and nothing is looked up.
-    """
-    function = _FUNCTIONS.get(token)
-    if function is None:
-        known = ", ".join(sorted(name.rpartition(":")[2] for name in _FUNCTIONS))
-        raise UnknownFunction(f"the embedded cloud's stand-in has no function {token}; it has {known}")
-    return {"id": api.region, **function(args, api, running)}
 
 
 def _caller(_args: Props, api: Api, _running: bool) -> Props:
@@ -192,12 +177,12 @@ def _found(noun: str, key: str, args: Props, api: Api, running: bool) -> list[Ma
     return found
 
 
-def _one(noun: str, key: str, token: str) -> Callable[[Props, Api, bool], Props]:
+def _one(noun: str, key: str, token: str) -> Function:
     def get(args: Props, api: Api, running: bool) -> Props:
         found = _found(noun, key, args, api, running)
         if len(found) != 1:
             raise UnknownFunction(f"{len(found)} {noun}s fit, not one: {json.dumps(args, sort_keys=True)}")
-        kind = kinds.all_kinds()[token]
+        kind = kinds.all_kinds("aws")[token]
         id_ = str(found[0][key])
         return kind.read(api, id_, {}) | {"id": id_, "state": "available", "region": api.region}
 
@@ -216,7 +201,7 @@ def _suffix(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-_FUNCTIONS: dict[str, Callable[[Props, Api, bool], Props]] = {
+FUNCTIONS: dict[str, Function] = {
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:index/getRegion:getRegion": _region,
     "aws:index/getPartition:getPartition": _partition,

@@ -13,6 +13,8 @@ from emulator.provider.stand_in import StandIn
 from emulator.provider.wire import Props
 
 REGION = "us-west-2"
+ALIBABA = "cn-hangzhou"
+"""A region that AWS has none of the name of."""
 
 
 @dataclass
@@ -24,44 +26,66 @@ class Deployed:
     inputs: Props
     state: Props
 
+    @property
+    def token(self) -> str:
+        return self.urn.split("::")[2].rpartition("$")[2]
+
 
 @dataclass
 class Deployment:
-    """What an engine does with a provider, one resource at a time, in the stack `local`."""
+    """What an engine does with the providers, one resource at a time, in the stack `local`."""
 
     stand_in: StandIn
     api: Api
+    alibaba: StandIn
     made: list[Deployed] = field(default_factory=list)
+
+    def of(self, token: str) -> StandIn:
+        """The stand-in for a type's provider."""
+        return self.alibaba if token.startswith("alicloud:") else self.stand_in
 
     def urn(self, token: str, name: str = "x", stack: str = "local") -> str:
         return f"urn:pulumi:{stack}::project::trainwright:index:TrainingCluster${token}::{name}"
 
     def checked(self, token: str, inputs: Props, old: Props | None = None, name: str = "x") -> Props:
-        checked, failures = self.stand_in.check(self.urn(token, name), old or {}, inputs, b"seed")
+        checked, failures = self.of(token).check(self.urn(token, name), old or {}, inputs, b"seed")
         assert not failures
         return checked
 
     def create(self, token: str, inputs: Props, name: str = "x") -> Deployed:
         urn, checked = self.urn(token, name), self.checked(token, inputs, name=name)
-        id_, state = self.stand_in.create(urn, checked, preview=False)
+        id_, state = self.of(token).create(urn, checked, preview=False)
         self.made.append(Deployed(urn, id_, checked, state))
         return self.made[-1]
 
     def update(self, one: Deployed, **changes: Any) -> Deployed:
-        new, failures = self.stand_in.check(one.urn, one.inputs, {**one.inputs, **changes}, b"other seed")
+        stand_in = self.of(one.token)
+        new, failures = stand_in.check(one.urn, one.inputs, {**one.inputs, **changes}, b"other seed")
         assert not failures
-        state = self.stand_in.update(one.urn, one.id, one.state, one.inputs, new, preview=False)
+        state = stand_in.update(one.urn, one.id, one.state, one.inputs, new, preview=False)
         one.inputs, one.state = new, state
         return one
 
     def read(self, one: Deployed) -> tuple[str, Props, Props]:
-        return self.stand_in.read(one.urn, one.id, one.inputs, one.state)
+        return self.of(one.token).read(one.urn, one.id, one.inputs, one.state)
 
     def delete(self, one: Deployed) -> None:
-        self.stand_in.delete(one.urn, one.id, one.state)
+        self.of(one.token).delete(one.urn, one.id, one.state)
 
     def client(self, service: str) -> Any:
         return self.api.client(service)
+
+    def alibaba_client(self, service: str) -> Any:
+        """A client of where things of Alibaba Cloud are."""
+        return self.alibaba.api({}).client(service)
+
+    def scaling_group(self, **more: Any) -> Deployed:
+        """A scaling group of two nodes, of a template unless it is given none."""
+        vpc = self.create("alicloud:vpc/network:Network", {"cidrBlock": "127.11.0.0/16"})
+        switch = {"vpcId": vpc.id, "cidrBlock": "127.11.1.0/24", "zoneId": "cn-hangzhou-i"}
+        vswitch = self.create("alicloud:vpc/switch:Switch", switch)
+        plain = {"minSize": 0, "maxSize": 5, "desiredCapacity": 2, "vswitchIds": [vswitch.id]}
+        return self.create("alicloud:ess/scalingGroup:ScalingGroup", {**plain, **more})
 
     def network(self) -> tuple[Deployed, Deployed]:
         """A VPC and a subnet in it."""
@@ -105,10 +129,18 @@ def shared_stand_in(api_url: str) -> StandIn:
     return stand_in
 
 
+@pytest.fixture(scope="session")
+def shared_alibaba(api_url: str) -> StandIn:
+    """The same for Alibaba Cloud's provider."""
+    stand_in = StandIn("alicloud", lambda: api_url)
+    stand_in.configure({"region": ALIBABA})
+    return stand_in
+
+
 @pytest.fixture
-def deployment(api_url: str, shared_stand_in: StandIn) -> Iterator[Deployment]:
+def deployment(api_url: str, shared_stand_in: StandIn, shared_alibaba: StandIn) -> Iterator[Deployment]:
     """What is deployed to a cloud that is empty before and after."""
-    yield Deployment(shared_stand_in, shared_stand_in.api({"region": REGION}))
+    yield Deployment(shared_stand_in, shared_stand_in.api({"region": REGION}), shared_alibaba)
     urllib.request.urlopen(urllib.request.Request(f"{api_url}/moto-api/reset", method="POST"), timeout=10).close()
 
 

@@ -43,7 +43,15 @@ def test_a_preview_that_is_judged_knows_ids_and_arns(
         (QUEUE, {"name": "q"}, r"https://sqs\.cn-north-1\.amazonaws\.com/\d{12}/q", r"arn:aws-cn:sqs:.*:\d{12}:q"),
         (SUBNET, {"vpcId": "vpc-1"}, r"subnet-[0-9a-f]{17}", r"arn:aws-cn:ec2:cn-north-1:\d{12}:subnet/subnet-.*"),
         ("alicloud:oss/bucket:Bucket", {"bucket": "b"}, "b", None),
-        ("alicloud:ram/role:Role", {"roleName": "r", "name": "r"}, "r", r"acs:ram::\d{12}:role/r"),
+        ("alicloud:oss/bucket:Bucket", {}, r"tf-oss-bucket-[0-9a-f]{26}", None),
+        ("alicloud:oss/bucketAcl:BucketAcl", {"bucket": "b", "acl": "private"}, "b", None),
+        ("alicloud:ram/role:Role", {"roleName": "r"}, "r", r"acs:ram::\d{12}:role/r"),
+        ("alicloud:ram/policy:Policy", {"policyName": "p"}, "p", None),
+        ("alicloud:kms/key:Key", {}, r"key-[0-9a-f]{20}", r"acs:kms:cn-north-1:\d{12}:key/key-.*"),
+        ("alicloud:log/store:Store", {"projectName": "p", "logstoreName": "s"}, "p:s", None),
+        ("alicloud:vpc/switch:Switch", {}, r"vsw-[0-9a-f]{20}", None),
+        ("alicloud:ess/scalingGroup:ScalingGroup", {}, r"asg-[0-9a-f]{20}", None),
+        ("alicloud:cms/monitorGroup:MonitorGroup", {}, r"[0-9]+", None),
     ],
 )  # fmt: skip
 def test_ids_have_the_clouds_own_form(token, inputs, id_, arn):
@@ -59,6 +67,18 @@ def test_a_key_is_known_by_its_id_and_a_template_by_its_first_version():
     assert key["keyId"] == id_
     assert id_ in key["arn"]
     assert previewed(TEMPLATE)[1]["latestVersion"] == 1
+    assert previewed("alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate")[1]["latestVersionNumber"] == 1
+
+
+def test_what_components_read_of_alibaba_clouds_types_is_known():
+    bucket = previewed("alicloud:oss/bucket:Bucket")
+    assert bucket[1]["bucket"] == bucket[0]
+    assert previewed("alicloud:vpc/network:Network")[1]["routeTableId"].startswith("vtb-")
+    assert previewed("alicloud:vpc/natGateway:NatGateway")[1]["snatTableIds"].startswith("stb-")
+    assert previewed("alicloud:ecs/eipAddress:EipAddress")[1]["ipAddress"].startswith("198.51.100.")
+    target = previewed("alicloud:nas/mountTarget:MountTarget", fileSystemId="extreme-1")
+    assert target[0] == f"extreme-1:{target[1]['mountTargetDomain']}"
+    assert target[1]["mountTargetDomain"].endswith(".cn-north-1.nas.aliyuncs.com")
 
 
 def test_a_name_that_is_not_known_yet_is_no_part_of_an_id():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from emulator.provider.aws import invokes
+from emulator.provider.invokes import UnknownFunction
 from emulator.provider.stand_in import StandIn
 
 Deployment = Any
@@ -97,7 +98,7 @@ def test_a_parameter_is_read_and_a_public_image_made_up(
     image = deployment.stand_in.invoke(token, public)["value"]
     assert image.startswith("ami-")
     assert without_cloud().invoke(token, public)["value"] == image
-    with pytest.raises(invokes.UnknownFunction, match="/mine can't be looked up"):
+    with pytest.raises(UnknownFunction, match="/mine can't be looked up"):
         without_cloud().invoke(token, {"name": "/mine"})
 
 
@@ -122,5 +123,38 @@ def test_an_image_asked_for_by_its_id_is_that_image_and_names_its_root_disk(
 
 
 def test_an_unknown_function_is_named_with_the_known_ones(without_cloud: Callable[..., StandIn]) -> None:
-    with pytest.raises(invokes.UnknownFunction, match=r"no function aws:sqs/getQueue:getQueue; it has getAmi, "):
+    with pytest.raises(UnknownFunction, match=r"no function aws:sqs/getQueue:getQueue; it has getAmi, "):
         without_cloud().invoke("aws:sqs/getQueue:getQueue", {})
+
+
+@pytest.fixture
+def alibaba(without_cloud):
+    """The function's answers in Alibaba Cloud's region, while no cloud runs."""
+    return without_cloud("alicloud").invoke
+
+
+def test_who_asks_alibaba_cloud_and_where(alibaba) -> None:
+    caller = alibaba("alicloud:index/getCallerIdentity:getCallerIdentity", {})
+    assert (caller["accountId"], caller["arn"]) == ("123456789012", "acs:ram::123456789012:user/local")
+    assert alibaba("alicloud:index/getAccount:getAccount", {})["id"] == "123456789012"
+    assert alibaba("alicloud:index/getRegions:getRegions", {"current": True})["ids"] == ["us-west-2"]
+
+
+def test_an_image_is_the_one_that_is_named_or_always_the_same_of_a_family(alibaba) -> None:
+    images = "alicloud:ecs/getImages:getImages"
+    assert alibaba(images, {"imageId": "m-1"})["images"][0]["imageId"] == "m-1"
+    family = {"imageFamily": "acs:alibaba_cloud_linux_3", "mostRecent": True}
+    (image,) = alibaba(images, family)["images"]
+    assert image["imageId"].startswith("m-")
+    assert alibaba(images, family)["ids"] == [image["id"]]
+
+
+@pytest.mark.parametrize("token", ["alicloud:vpc/getSwitches:getSwitches", "alicloud:vpc/getNetworks:getNetworks"])
+def test_networks_that_are_there_are_not_made_up(alibaba, token: str) -> None:
+    with pytest.raises(UnknownFunction, match="can't be looked up while no embedded cloud runs"):
+        alibaba(token, {"ids": ["vsw-1"]})
+
+
+def test_a_function_of_alibaba_cloud_that_is_not_there_is_refused(alibaba) -> None:
+    with pytest.raises(UnknownFunction, match=r"no function alicloud:x/getY:getY; it has getAccount, getCaller"):
+        alibaba("alicloud:x/getY:getY", {})

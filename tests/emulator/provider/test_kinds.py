@@ -321,11 +321,123 @@ CASES = [
 ]
 
 
-def test_every_handled_type_has_a_case() -> None:
-    assert {case.token for case in CASES} == kinds.all_kinds().keys()
+def scaling_group(d: Deployment) -> str:
+    return str(d.scaling_group().id)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.token.rpartition(":")[2]))
+def trusted(service: str) -> str:
+    statement = {"Effect": "Allow", "Principal": {"Service": [service]}, "Action": "sts:AssumeRole"}
+    return json.dumps({"Version": "1", "Statement": [statement]})
+
+
+CONFIGURATION = {"imageId": "m-1", "instanceType": "ecs.g8i.large", "userData": "b25l", "forceDelete": True}
+STARTED = {**CONFIGURATION, "active": True, "enable": True}
+REFRESH = {
+    "FormatVersion": "OOS-2019-06-01",
+    "Tasks": [
+        {
+            "Name": "refresh",
+            "Action": "ACS::ExecuteAPI",
+            "Properties": {
+                "Service": "ESS",
+                "API": "StartInstanceRefresh",
+                "Parameters": {"ScalingGroupId": "{{ group }}", "MinHealthyPercentage": 0, "SkipMatching": True},
+            },
+        }
+    ],
+}
+
+
+def oos_template(d: Deployment) -> str:
+    inputs = {"templateName": "refresh", "content": json.dumps(REFRESH)}
+    return str(d.create("alicloud:oos/template:Template", inputs, name="of").id)
+
+
+ALIBABA_CASES = [
+    Case(
+        "alicloud:oss/bucket:Bucket",
+        lambda d: {"forceDestroy": True, "versioning": {"status": "Enabled"}, **OLD_TAGS},
+        lambda d: {"versioning": {"status": "Suspended"}, **NEW_TAGS},
+    ),
+    Case(
+        "alicloud:oss/bucketVersioning:BucketVersioning",
+        lambda d: {"bucket": d.create("alicloud:oss/bucket:Bucket", {}, name="of").id, "status": "Enabled"},
+        lambda d: {"status": "Suspended"},
+        stays=True,
+    ),
+    Case(
+        "alicloud:oss/bucketObject:BucketObject",
+        lambda d: {"bucket": d.create("alicloud:oss/bucket:Bucket", {}, name="of").id, "key": "a/b", "content": "one"},
+        lambda d: {"content": "three"},
+    ),
+    Case(
+        "alicloud:vpc/network:Network",
+        lambda d: {"cidrBlock": "127.9.0.0/16", "vpcName": "x", **OLD_TAGS},
+        lambda d: {"vpcName": "y", **NEW_TAGS},
+    ),
+    Case(
+        "alicloud:vpc/switch:Switch",
+        lambda d: {
+            "vpcId": d.create("alicloud:vpc/network:Network", {"cidrBlock": "127.9.0.0/16"}, name="of").id,
+            "cidrBlock": "127.9.1.0/24",
+            "zoneId": "cn-hangzhou-i",
+            **OLD_TAGS,
+        },
+        lambda d: NEW_TAGS,
+    ),
+    Case(
+        "alicloud:ram/role:Role",
+        lambda d: {"roleName": "node", "assumeRolePolicyDocument": trusted("ecs.aliyuncs.com"), **OLD_TAGS},
+        lambda d: {"assumeRolePolicyDocument": trusted("oos.aliyuncs.com"), **NEW_TAGS},
+    ),
+    Case(
+        "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate",
+        lambda d: {"launchTemplateName": "node", "imageId": "m-1", "userData": "b25l", "templateTags": {"a": "b"}},
+        lambda d: {"userData": "dHdv"},
+    ),
+    Case(
+        "alicloud:ess/scalingGroup:ScalingGroup",
+        lambda d: d.scaling_group(**OLD_TAGS).inputs,
+        lambda d: {"desiredCapacity": 3, "maxSize": 6, **NEW_TAGS},
+    ),
+    Case(
+        "alicloud:ess/scalingConfiguration:ScalingConfiguration",
+        lambda d: {"scalingGroupId": scaling_group(d), **STARTED},
+        lambda d: {"userData": "dHdv"},
+    ),
+    Case(
+        "alicloud:ess/lifecycleHook:LifecycleHook",
+        lambda d: {"scalingGroupId": scaling_group(d), "lifecycleTransition": "SCALE_IN", "heartbeatTimeout": 120},
+        lambda d: {"heartbeatTimeout": 240, "defaultResult": "ABANDON"},
+    ),
+    Case(
+        "alicloud:ess/suspendProcess:SuspendProcess",
+        lambda d: {"scalingGroupId": scaling_group(d), "process": "ScaleOut"},
+    ),
+    Case(
+        "alicloud:message/serviceQueue:ServiceQueue",
+        lambda d: {"queueName": "work", "visibilityTimeout": 60, "enableSse": True},
+        lambda d: {"visibilityTimeout": 90, "messageRetentionPeriod": 3600},
+    ),
+    Case(
+        "alicloud:oos/template:Template",
+        lambda d: {"templateName": "refresh", "content": json.dumps(REFRESH)},
+        lambda d: {"content": json.dumps({**REFRESH, "Tasks": []})},
+    ),
+    Case(
+        "alicloud:oos/execution:Execution",
+        lambda d: {"templateName": oos_template(d), "parameters": json.dumps({"group": scaling_group(d)})},
+        stays=True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("package", "cases"), [("aws", CASES), ("alicloud", ALIBABA_CASES)])
+def test_every_handled_type_has_a_case(package: str, cases: list[Case]) -> None:
+    assert {case.token for case in cases} == kinds.all_kinds(package).keys()
+
+
+@pytest.mark.parametrize("case", CASES + ALIBABA_CASES, ids=lambda case: str(case.token.rpartition(":")[2]))
 def test_a_resource_lives_from_creation_to_deletion(deployment: Deployment, case: Case) -> None:
     one = deployment.create(case.token, case.inputs(deployment))
     assert one.id

@@ -47,6 +47,24 @@ def test_a_name_too_long_for_its_suffix_is_refused() -> None:
         naming.auto_named(ROLE, urn(ROLE, "x" * 60), {}, {}, b"")
 
 
+def test_a_name_that_is_deprecated_is_none_that_the_provider_makes() -> None:
+    """pulumi-terraform-bridge, `applyDefaults`: no default for a deprecated property."""
+    hook = schema.resource_type("alicloud:ess/lifecycleHook:LifecycleHook")
+    assert naming.naming_property(hook) == "name"
+    network = schema.resource_type("alicloud:vpc/network:Network")
+    assert naming.naming_property(network) is None
+    assert naming.auto_named(network, urn(network), {}, {}, b"") == {}
+
+
+def test_a_bucket_of_oss_is_named_as_it_is_made() -> None:
+    bucket = schema.resource_type("alicloud:oss/bucket:Bucket")
+    given = naming.auto_named(bucket, urn(bucket), {}, {}, b"")
+    assert given == {}
+    made = naming.prefixed(bucket, given)["bucket"]
+    assert re.fullmatch("tf-oss-bucket-[0-9a-f]{26}", made)
+    assert naming.prefixed(bucket, {"bucket": "mine"}) == {"bucket": "mine"}
+
+
 def test_what_is_made_up_follows_from_the_urn() -> None:
     flow = schema.resource_type("aws:ec2/flowLog:FlowLog")
     id_, outputs = naming.made_up(flow, urn(flow), {}, "cn-north-1")

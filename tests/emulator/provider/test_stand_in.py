@@ -87,11 +87,11 @@ def test_alicloud_types_are_checked_and_kept(api_url: str) -> None:
     stand_in = StandIn("alicloud", lambda: api_url)
     stand_in.configure({"region": "cn-hangzhou"})
     network = "alicloud:vpc/network:Network"
-    inputs, failures = stand_in.check(urn(network), {}, {"cidrBlock": "10.0.0.0/8"}, b"")
+    inputs, failures = stand_in.check(urn(network), {}, {"cidrBlock": "10.0.0.0/16"}, b"")
     assert not failures
     id_, state = stand_in.create(urn(network), inputs, preview=False)
-    assert id_.startswith("network-")
-    assert state["routeTableId"]
+    assert id_.startswith("vpc-")
+    assert state["routeTableId"].startswith("vtb-")
     assert stand_in.check(urn(network), {}, {"cidrBlok": "10.0.0.0/8"}, b"")[1]
 
 

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tarfile
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from trainer import exits, layout
-from trainer.metadata import Identity
+from trainer.metadata import EcsMetadata, Identity
 from trainer.node import agent as agent_module
 from trainer.node import generations, health
 from trainer.node.agent import Agent
@@ -89,7 +90,9 @@ def world(tmp_path, monkeypatch):
     world = World(tmp_path, script)
     opened = agent_module.open_store
     monkeypatch.setattr(
-        agent_module, "open_store", lambda url, patience=None: world.bucket if url == "s3://b" else opened(url)
+        agent_module,
+        "open_store",
+        lambda url, patience=None: world.bucket if url in {"s3://b", "oss://b"} else opened(url),
     )
     monkeypatch.setattr(agent_module, "trainer_command", lambda: [sys.executable, "-S", str(script)])
     for name in ("FORMING_S", "STEADY_S"):
@@ -372,7 +375,7 @@ def test_exit_codes_are_all_different_and_none_is_pythons_own():
     codes = [exits.DONE, exits.DRAINED, exits.QUARANTINED, exits.STAGE_FAILED, *exits.STEP_FAILED.values()]
     assert len(set(codes)) == len(codes)
     assert not {1, 2} & set(codes)
-    assert list(exits.STEP_FAILED) == STEPS
+    assert [step for step in exits.STEP_FAILED if step != "harden"] == STEPS, "that one is Alibaba Cloud's"
 
 
 def test_a_nodes_files_lie_below_its_root(monkeypatch, tmp_path):
@@ -523,3 +526,80 @@ def test_a_node_that_the_queue_has_called_trains_what_waits_though_its_own_run_h
     assert store.get(layout.log_chunk("i-1", "000001-rank0", 0)) == b"trained\n"
     assert json.loads(store.get(layout.audit_node("i-1")))["launched"], "it was launched for this run"
     assert not world.run_store.exists(layout.audit_node("i-1"))
+
+
+# --- On Alibaba Cloud
+
+
+def _there(world, **more):
+    config = NodeConfig("alicloud", "cn-hangzhou", "c1", "b", "r-1", 1, 0, {"dataset": "text", "steps": 3}, **more)
+    return Agent(config, world.paths, world.metadata).run()
+
+
+def test_where_the_cloud_tells_no_age_a_node_is_as_old_as_the_bucket_knows_it(world, monkeypatch):
+    """The leader is the oldest: by the bucket's clock for all alike, and the same after a restart of the agent."""
+    world.pack()
+    monkeypatch.setattr(
+        world.metadata, "identity", lambda: Identity("i-1", "127.0.0.1", "", "ecs.g8i.xlarge", "cn-hangzhou-j")
+    )
+    world.run_store.put(layout.seen("i-1"), b"")
+    os.utime(world.run_store.root / layout.seen("i-1"), (1_700_000_000, 1_700_000_000))
+    assert _there(world) == exits.DONE
+    told = json.loads(world.run_store.get(layout.audit_node("i-1")))
+    assert told["launched"] == "2023-11-14T22:13:20+00:00"
+
+
+def test_a_node_that_was_never_seen_is_as_old_as_its_first_boot(world, monkeypatch):
+    world.pack()
+    monkeypatch.setattr(
+        world.metadata, "identity", lambda: Identity("i-1", "127.0.0.1", "", "ecs.g8i.xlarge", "cn-hangzhou-j")
+    )
+    assert _there(world) == exits.DONE
+    (entry,) = world.run_store.list(layout.SEEN)
+    launched = datetime.fromisoformat(json.loads(world.run_store.get(layout.audit_node("i-1")))["launched"])
+    assert launched.timestamp() == pytest.approx(entry.modified, abs=1e-3)
+
+
+class Open(EcsMetadata):
+    """A metadata service that answers whoever asks."""
+
+    def identity(self):
+        return Identity("i-1", "127.0.0.1", "", "ecs.ebmgn7v.32xlarge", "cn-hangzhou-j")
+
+    def interruption(self):
+        return None
+
+    def answers_without_token(self):
+        return True
+
+
+def test_a_node_that_can_not_close_its_metadata_service_ends_with_its_own_reason(world, monkeypatch):
+    world.pack()
+    world.metadata = Open()
+    monkeypatch.setattr(agent_module.harden, "metadata", lambda *_: (_ for _ in ()).throw(OSError("NoPermission")))
+    assert _there(world, harden=True) == exits.STEP_FAILED["harden"]
+    assert [line["step"] for line in world.report] == ["identify", "harden"]
+    assert world.report[-1]["detail"] == "OSError: NoPermission"
+
+
+def test_a_node_is_hardened_only_where_it_was_told_to(world):
+    world.pack()
+    world.metadata = Open()
+    assert _there(world) == exits.DONE
+    assert "harden" not in [line["step"] for line in world.report]
+
+
+def test_metrics_are_shown_at_the_port_that_the_node_was_told(world, monkeypatch):
+    world.pack()
+    shown = []
+    monkeypatch.setattr(agent_module.exposition, "serve", lambda *asked: shown.append(asked))
+    assert world.run(prometheus=9100) == exits.DONE
+    ((address, port, sample, labels),) = shown
+    assert (address, port, labels) == ("127.0.0.1", 9100, {"cluster": "c1", "node": "i-1"})
+    assert sample()["active"] in {True, False}
+
+
+def test_without_a_port_nothing_is_shown(world, monkeypatch):
+    world.pack()
+    monkeypatch.setattr(agent_module.exposition, "serve", lambda *_: pytest.fail("nobody asked for it"))
+    assert world.run() == exits.DONE

@@ -5,6 +5,7 @@ from ipaddress import IPv4Interface
 import pytest
 
 from trainer.node.fabric import Short, find, interface_of
+from trainer.node.tools import ToolFailed
 
 INTERFACES = {
     "lo": IPv4Interface("127.0.0.1/8"),
@@ -86,3 +87,91 @@ def test_a_node_with_all_of_its_efa_devices_joins(tmp_path):
 
 def test_workers_are_told_the_interface_for_both_backends(tmp_path):
     assert find("127.0.0.1", root=tmp_path).environment() == {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+
+
+# --- eRDMA
+
+
+class Ip:
+    """The `ip` tool on a machine below a folder: it sets an MTU, unless the interface takes none of that size."""
+
+    def __init__(self, root, most=9000):
+        self.root, self.most, self.ran = root, most, []
+
+    def run(self, *command):
+        self.ran.append(command)
+        if int(command[-1]) > self.most:
+            raise ToolFailed("mtu greater than device maximum")
+        (self.root / "sys/class/net" / command[4] / "mtu").write_text(f"{command[-1]}\n")
+        return ""
+
+
+def _erdma(root, mtus, ipv6=()):
+    """A machine with an eRDMA device for each MTU, of interfaces eth0 and so on."""
+    _machine(root, [ERDMA] * len(mtus))
+    (root / "proc/net").mkdir(parents=True)
+    (root / "proc/net/if_inet6").write_text(
+        "".join(f"{address} 02 40 {scope} 80 {name}\n" for address, scope, name in ipv6)
+    )
+    (root / "sys/class/net/bonding_masters").parent.mkdir(parents=True)
+    (root / "sys/class/net/bonding_masters").touch()
+    for number, mtu in enumerate(mtus):
+        guid = root / f"sys/class/infiniband/rdma{number}/node_guid"
+        guid.write_text(f"0216:3eff:fe0f:ab0{number}\n")
+        net = root / f"sys/class/net/eth{number}"
+        net.mkdir()
+        (net / "address").write_text(f"00:16:3e:0f:ab:0{number}\n")
+        (net / "mtu").write_text(f"{mtu}\n")
+    return root
+
+
+@pytest.mark.parametrize("vendors", [[], [ERDMA], [EFA] * 2, [OTHER] * 2], ids=str)
+def test_n12_a_node_without_all_of_its_erdma_devices_does_not_join(tmp_path, vendors):
+    said = f"{vendors.count(ERDMA)} eRDMA devices are in .* give it 2: use an image with the eRDMA driver"
+    with pytest.raises(Short, match=said):
+        find("127.10.0.1", root=_machine(tmp_path, vendors), erdma=2)
+
+
+@pytest.mark.parametrize(("jumbo", "mtu"), [(False, 1400), (True, 8500)])
+def test_n12_the_mtu_of_erdma_goes_with_its_frames(tmp_path, jumbo, mtu):
+    """Any other corrupts data, without a word. What is right already is left alone."""
+    root = _erdma(tmp_path, [1500, mtu])
+    tools = Ip(root)
+    found = find("127.10.0.1", root=root, erdma=2, jumbo=jumbo, tools=tools)
+    assert (found.kind, found.devices, found.jumbo) == ("erdma", 2, jumbo)
+    assert tools.ran == [("ip", "link", "set", "dev", "eth0", "mtu", str(mtu))]
+    assert ("NCCL_PROTO" in found.environment()) is not jumbo
+
+
+def test_n12_an_mtu_that_can_not_be_set_keeps_the_node_out(tmp_path):
+    root = _erdma(tmp_path, [1500])
+    with pytest.raises(Short, match=r"eth0, an eRDMA interface, has an MTU of 1500 and not of 8500"):
+        find("127.10.0.1", root=root, erdma=1, jumbo=True, tools=Ip(root, most=1500))
+
+
+LINK = ("fe800000000000000216003efffe0fab", "20", "eth0")
+GLOBAL = ("24080000000000000000000000000001", "00", "eth0")
+OTHERS = ("24080000000000000000000000000001", "00", "eth7")
+
+
+@pytest.mark.parametrize(("addresses", "joins"), [([], True), ([LINK, OTHERS], True), ([LINK, GLOBAL], False)])
+def test_n12_erdma_has_no_ipv6(tmp_path, addresses, joins):
+    root = _erdma(tmp_path, [1400], addresses)
+    if joins:
+        assert find("127.10.0.1", root=root, erdma=1, tools=Ip(root)).devices == 1
+    else:
+        with pytest.raises(Short, match="has the IPv6 address 2408::1, which eRDMA can't carry"):
+            find("127.10.0.1", root=root, erdma=1, tools=Ip(root))
+
+
+def test_n12_a_device_without_its_interface_keeps_the_node_out(tmp_path):
+    root = _erdma(tmp_path, [1400])
+    (root / "sys/class/net/eth0/address").write_text("00:16:3e:00:00:01\n")
+    with pytest.raises(Short, match="no network interface has rdma0's address 00:16:3e:0f:ab:00"):
+        find("127.10.0.1", root=root, erdma=1, tools=Ip(root))
+
+
+def test_a_node_on_tcp_has_its_interfaces_left_alone(tmp_path):
+    root = _erdma(tmp_path, [1500])
+    assert find("127.10.0.1", root=root).kind == "erdma"
+    assert (root / "sys/class/net/eth0/mtu").read_text() == "1500\n"

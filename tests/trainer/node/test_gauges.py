@@ -159,3 +159,12 @@ def test_a_node_without_gpus_asks_no_driver(machine, driver):
     machine.gauges.gpus = 0
     assert "gpus" not in machine.gauges.read()
     assert not asked.exists()
+
+
+def test_erdmas_counters_have_names_of_their_own(machine):
+    for received in (0, 5000):
+        for name, value in (("rx_bytes_cnt", received), ("tx_bytes_cnt", 2 * received), ("rx_disable_drop_cnt", 0)):
+            machine.write(f"sys/class/infiniband/erdma_0/ports/1/hw_counters/{name}", f"{value}\n")
+        found = machine.gauges.read()
+        machine.now += 10
+    assert (found["fabric_in"], found["fabric_out"], found["fabric_drops"]) == (500, 1000, 0)

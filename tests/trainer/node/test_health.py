@@ -205,3 +205,19 @@ def test_a_disk_too_small_for_this_models_checkpoints_is_none(gpus, tmp_path, mo
     assert health.check(tmp_path, 0, room=40 << 30)
     with pytest.raises(health.Unfit, match="40960 MiB free, too little for checkpoints: 51200 MiB is the least"):
         health.check(tmp_path, 0, room=50 << 30)
+
+
+@pytest.mark.parametrize(
+    ("flags", "fit"), [("flags\t\t: fpu tsc tdx_guest amx_tile\n", True), ("flags\t\t: fpu tsc\n", False), ("", False)]
+)
+def test_a_node_that_is_to_be_a_trust_domain_is_one(tmp_path, monkeypatch, flags, fit):
+    """An image that can't boot as one starts all the same, its memory in clear."""
+    cpu = tmp_path / "cpuinfo"
+    cpu.write_text(f"processor\t: 0\n{flags}processor\t: 1\n{flags}")
+    monkeypatch.setattr(health, "CPU", cpu)
+    if fit:
+        assert health.check(tmp_path, 0, tdx=True).endswith(", a TDX trust domain")
+    else:
+        with pytest.raises(health.Unfit, match="is no TDX trust domain"):
+            health.check(tmp_path, 0, tdx=True)
+    assert "TDX" not in health.check(tmp_path, 0)

@@ -33,7 +33,14 @@ ERDMA = {
 )
 def test_each_fabric_gets_what_it_needs_and_no_other_ones_settings(kind, devices, wanted):
     """NCCL_IB_HCA=erdma on a host without the device hangs its jobs; a fixed GID index is wrong for one of two NICs."""
-    assert nccl.settings(kind, devices, "ens5") == wanted
+    assert nccl.settings(kind, devices, "ens5", jumbo=True) == wanted
+
+
+def test_n12_without_jumbo_frames_ll128_is_not_used_on_erdma():
+    """Data would be corrupted; with them, and on EFA, the choice is NCCL's."""
+    assert nccl.settings("erdma", 1, "eth0")["NCCL_PROTO"] == "^LL128"
+    assert "NCCL_PROTO" not in nccl.settings("erdma", 1, "eth0", jumbo=True)
+    assert "NCCL_PROTO" not in nccl.settings("efa", 1, "eth0")
 
 
 def test_nothing_is_set_on_efa_that_harms_or_does_nothing():

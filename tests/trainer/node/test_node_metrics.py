@@ -11,9 +11,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from trainer import layout
+from trainer.alicloud import ApiError
 from trainer.node import metrics, shipping
 from trainer.node.gauges import Gauges
-from trainer.node.metrics import CloudWatch, Sampler, data
+from trainer.node.metrics import CloudMonitor, CloudWatch, Sampler, data
 from trainer.node.shipping import Shipper
 from trainer.store import FileStore
 
@@ -219,3 +220,72 @@ def test_samples_go_to_the_runs_prefix_over_all_generations(tmp_path, monkeypatc
     lines = store.get("samples/i-1/000000.jsonl").decode().splitlines()
     assert len(lines) == 2
     assert all(json.loads(line)["active"] for line in lines)
+
+
+class Cms:
+    """CloudMonitor's API: it takes so many entries a call."""
+
+    def __init__(self):
+        self.calls, self.error = [], None
+
+    def call(self, service, action, **told):
+        assert (service, action) == ("cms", "PutCustomMetric")
+        if self.error:
+            raise self.error
+        self.calls.append(told)
+        return {"Code": "200"}
+
+
+def _entries(calls):
+    found = []
+    for told in calls:
+        numbers = {int(name.split(".")[1]) for name in told}
+        assert numbers == set(range(1, len(numbers) + 1)), "counted from 1, without gaps"
+        assert len(numbers) <= 21, "the most that the API takes"
+        fields = ("GroupId", "MetricName", "Dimensions", "Type", "Values", "Time")
+        found += [{field: told[f"MetricList.{n}.{field}"] for field in fields} for n in sorted(numbers)]
+    return found
+
+
+def test_cloudmonitor_gets_the_numbers_that_cloudwatch_gets_one_entry_a_value():
+    api = Cms()
+    sample = {**SAMPLE, "gpus": [GPU] * 8, "waiting": 1.5}
+    CloudMonitor("4242", "b-1", api).put(sample)
+    entries = _entries(api.calls)
+    names = [entry["MetricName"] for entry in entries]
+    assert names.count("GPUUtilization") == names.count("GPUMemoryUtilization") == 8
+    assert set(names) == {datum["MetricName"] for datum in data(sample)}
+    (waiting,) = [entry for entry in entries if entry["MetricName"] == "WaitingPerNode"]
+    assert waiting == {
+        "GroupId": "4242",
+        "MetricName": "WaitingPerNode",
+        "Dimensions": '{"cluster": "b-1"}',
+        "Type": "0",
+        "Values": '{"value": 1.5}',
+        "Time": "1790000000500",
+    }
+
+
+def test_a_cloudmonitor_that_fails_is_said_once_and_waited_out(capsys):
+    api, now = Cms(), [0.0]
+    cloud = CloudMonitor("4242", "b-1", api, clock=lambda: now[0])
+    api.error = ApiError("cms PutCustomMetric: NoPermission")
+    for _ in range(3):
+        cloud.put(SAMPLE)
+    api.error = None
+    now[0] = 60
+    cloud.put(SAMPLE)
+    assert api.calls == [], "the failure is still waited out"
+    now[0] = 200
+    cloud.put(SAMPLE)
+    assert api.calls
+    said = capsys.readouterr().out
+    assert said.count("metrics don't reach CloudMonitor, and wait: cms PutCustomMetric: NoPermission") == 1
+    assert "metrics reach CloudMonitor again" in said
+
+
+def test_a_sample_has_what_the_queue_adds_and_the_latest_is_kept(tmp_path):
+    sampler = Sampler(tmp_path / "samples.jsonl", Fixed(), more=lambda: {"waiting": 2.0})
+    sampler.sample()
+    assert sampler.latest["waiting"] == 2.0
+    assert json.loads((tmp_path / "samples.jsonl").read_text())["waiting"] == 2.0

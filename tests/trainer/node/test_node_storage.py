@@ -161,3 +161,43 @@ def test_an_index_that_leads_out_of_its_folder_is_refused_before_the_warm_tier_i
     (warm / "index.json").write_bytes(datasets.get("index.json"))
     with pytest.raises(storage.Corrupt, match="names a shard"):
         storage.fetch(datasets, tmp_path / "data", 5, warm)
+
+
+def test_a_shared_folder_is_filled_by_the_first_and_verified_by_the_others(datasets, tmp_path):
+    pack(datasets)
+    shared = tmp_path / "warm/datasets/text"
+    folder, _ = storage.fill(datasets, shared, tmp_path / "scratch", 5)
+    assert folder == shared
+    assert len(datasets.downloads) == 3
+    folder, detail = storage.fill(datasets, shared, tmp_path / "scratch", 5)
+    assert (folder, len(datasets.downloads)) == (shared, 3)
+    assert "0 of 3 shards fetched" in detail
+    assert sorted(path.name for path in shared.iterdir()) == [
+        "index.json",
+        *(f"shard-{number:05}.bin" for number in range(3)),
+    ], "nothing half-written is left"
+
+
+def test_many_nodes_may_fill_a_shared_folder_at_once(datasets, tmp_path):
+    pack(datasets)
+    shared, done = tmp_path / "warm", []
+
+    def node(number):
+        done.append(storage.fill(datasets, shared, tmp_path / f"scratch{number}", 5)[0])
+
+    threads = [threading.Thread(target=node, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [shared] * 4
+    for shard in json.loads((shared / "index.json").read_text())["shards"]:
+        assert hashlib.sha256((shared / shard["file"]).read_bytes()).hexdigest() == shard["sha256"]
+
+
+def test_a_shared_folder_that_takes_no_writes_costs_only_the_fetch(datasets, tmp_path, capsys):
+    pack(datasets)
+    (tmp_path / "warm").write_text("no folder")
+    folder, _ = storage.fill(datasets, tmp_path / "warm/datasets", tmp_path / "scratch", 5)
+    assert folder == tmp_path / "scratch"
+    assert "can't be filled" in capsys.readouterr().out

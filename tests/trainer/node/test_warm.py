@@ -78,3 +78,26 @@ def test_b12_mounted_already_it_is_probed_only(node):
 
 def test_all_tries_fit_into_the_step():
     assert warm.TRIES * warm.RETRY_S < warm.LIMIT_S / 2
+
+
+NAS = "nfs:0123abcd-x.cn-hangzhou.extreme.nas.aliyuncs.com:/share"
+
+
+def test_a_source_that_names_nfs_is_mounted_as_that(node):
+    tools = Recorded(node, {*TOOLS, "mount.nfs"})
+    folder, detail = warm.mount(NAS, node.paths, tools)
+    ((*command, options, source, target),) = [run for run in tools.ran if run[0] == "mount"]
+    assert command == ["mount", "-t", "nfs", "-o"]
+    assert {"vers=3", "nolock", "proto=tcp", "hard", "noresvport"} <= set(options.split(","))
+    assert (source, target) == (NAS.removeprefix("nfs:"), str(folder))
+    assert detail.startswith(f"{source}, mounted")
+
+
+def test_an_image_without_an_nfs_client_is_said_so(node):
+    with pytest.raises(Unready, match=r"no NFS client \(mount.nfs\).*nfs-common"):
+        warm.mount(NAS, node.paths, Recorded(node, HAS))
+
+
+def test_lustre_shows_the_bucket_and_nfs_is_filled_by_nodes():
+    assert warm.shows_bucket(SOURCE) is True
+    assert warm.shows_bucket(NAS) is False

@@ -1,0 +1,1 @@
+"""The alicloud provider's types and functions, over the embedded cloud's AWS API."""

@@ -1,0 +1,197 @@
+"""Alibaba's queues: what is sent to them, what the backlog does with them, and how a failed boot is counted."""
+
+import base64
+import hashlib
+import hmac
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from trainer import alicloud
+from trainer.alicloud import ApiError, Credentials
+from trainer.node import backlog, failed, mns
+from trainer.node.backlog import Backlog
+from trainer.node.config import NodeConfig
+from trainer.store import Unavailable
+
+URL = "https://1234.mns.cn-hangzhou-internal.aliyuncs.com/queues/c1-queue"
+KEYS = Credentials("STS.1", "s3cr3t", "to/ken==")
+
+
+class Role:
+    def credentials(self):
+        return KEYS
+
+
+def _xml(name, inner):
+    return f'<?xml version="1.0"?><{name} xmlns="{mns.NAMESPACE}">{inner}</{name}>'
+
+
+class Service:
+    """A queue that checks signatures as the vendor describes them."""
+
+    def __init__(self):
+        self.messages, self.asked, self.refuse, self.number = {}, [], "", 0
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, text=""):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def asked(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                resource = self.path.removeprefix("/mns")
+                service.asked.append((self.command, resource, body))
+                text = f"{self.command}\n\ntext/xml\n{self.headers['Date']}\nx-mns-version:2015-06-06\n{resource}"
+                wanted = base64.b64encode(hmac.new(b"s3cr3t", text.encode(), hashlib.sha1).digest()).decode()
+                if self.headers["Authorization"] != f"MNS STS.1:{wanted}" or service.refuse:
+                    self.answer(403, _xml("Error", f"<Code>{service.refuse or 'SignatureDoesNotMatch'}</Code>"))
+                    return None
+                assert self.headers["security-token"] == "to/ken=="
+                assert self.headers["Content-Type"] == "text/xml"
+                return body
+
+            def do_POST(self):
+                if (body := self.asked()) is not None:
+                    service.number += 1
+                    service.messages[f"{service.number}-h"] = body
+                    self.answer(201, _xml("Message", "<MessageId>1</MessageId>"))
+
+            def do_GET(self):
+                if self.asked() is None:
+                    return None
+                most = int(parse_qs(urlsplit(self.path).query)["numOfMessages"][0])
+                handles = [handle for handle in service.messages if handle not in service.hidden][:most]
+                service.hidden |= set(handles)
+                if not handles:
+                    return self.answer(404, _xml("Error", "<Code>MessageNotExist</Code>"))
+                told = "".join(f"<Message><ReceiptHandle>{handle}</ReceiptHandle></Message>" for handle in handles)
+                return self.answer(200, _xml("Messages", told))
+
+            def do_DELETE(self):
+                if self.asked() is not None:
+                    service.messages.pop(parse_qs(urlsplit(self.path).query)["ReceiptHandle"][0])
+                    self.answer(204)
+
+        self.hidden = set()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def service(monkeypatch):
+    service = Service()
+    monkeypatch.setenv(alicloud.ENDPOINT, service.url)
+    monkeypatch.setattr(backlog, "ANSWER_S", 0)
+    yield service
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_it"),
+    [(URL, True), ("https://sqs.us-west-2.amazonaws.com/1/q", False), ("http://127.0.0.1:5000/1/q", False)],
+)
+def test_a_queue_is_told_by_its_url(url, is_it):
+    assert mns.is_queue(url) is is_it
+
+
+def test_messages_are_sent_taken_out_of_sight_and_away(service):
+    client = mns.Client(Role())
+    client.send_message(QueueUrl=URL, MessageBody="run-1")
+    body = service.asked[0][2].decode()
+    assert base64.b64encode(b"run-1").decode() in body
+    assert mns.NAMESPACE in body
+    (message,) = client.receive_message(QueueUrl=URL, MaxNumberOfMessages=10, WaitTimeSeconds=1)["Messages"]
+    assert client.receive_message(QueueUrl=URL, MaxNumberOfMessages=10, WaitTimeSeconds=1) == {}, "none is there"
+    client.delete_message(QueueUrl=URL, ReceiptHandle=message["ReceiptHandle"])
+    assert service.messages == {}
+
+
+def test_a_queue_that_refuses_says_why(service):
+    service.refuse = "AccessDenied"
+    with pytest.raises(ApiError, match="mns GET: 403 AccessDenied"):
+        mns.Client(Role()).receive_message(QueueUrl=URL, MaxNumberOfMessages=1, WaitTimeSeconds=0)
+
+
+def test_the_backlog_takes_messages_out_and_tells_what_waits_for_each_node(service):
+    """There, a message says that a run is new, and an alarm starts nodes by it; none is to be there while nodes are."""
+    client = mns.Client(Role())
+    for number in range(25):
+        client.send_message(QueueUrl=URL, MessageBody=f"run-{number}")
+    keeper = Backlog(URL, "cn-hangzhou", lambda: ["a", "b", "c"], lambda: True, client)
+    assert keeper.per_node(lambda: 2) == {}, "not known yet"
+    keeper.renew()
+    assert service.messages == {}
+    assert keeper.per_node(lambda: 2) == {"waiting": 1.5}
+    assert keeper.per_node(lambda: 0) == {"waiting": 3.0}
+
+
+def test_one_node_alone_tells_what_waits_and_on_aws_none(service):
+    keeper = Backlog(URL, "cn-hangzhou", lambda: ["a"], lambda: False, mns.Client(Role()))
+    keeper.renew()
+    assert keeper.per_node(_unasked) == {}
+    keeper = Backlog("https://sqs.us-west-2.amazonaws.com/1/q", "us-west-2", lambda: ["a"], lambda: True, None)
+    keeper._waits = 1
+    assert keeper.per_node(_unasked) == {}
+
+
+def _unasked():
+    pytest.fail("nobody needs to know how many nodes there are")
+
+
+def test_a_group_out_of_reach_costs_one_number_and_no_sample(service, capsys):
+    keeper = Backlog(URL, "cn-hangzhou", lambda: ["a"], lambda: True, mns.Client(Role()))
+    keeper.renew()
+
+    def away():
+        raise ApiError("away")
+
+    assert [keeper.per_node(away), keeper.per_node(away)] == [{}, {}]
+    assert capsys.readouterr().out.count("can't be asked, which brings no more of them: away") == 1
+
+
+def test_a_bucket_that_gives_no_answer_costs_no_message_here_either(service):
+    client = mns.Client(Role())
+    client.send_message(QueueUrl=URL, MessageBody="a")
+
+    def away():
+        raise Unavailable("away")
+
+    Backlog(URL, "cn-hangzhou", away, lambda: True, client).renew()
+    assert len(service.messages) == 1
+
+
+# --- Failed boots
+
+
+def _config(**more):
+    return NodeConfig("alicloud", "cn-hangzhou", "c1", "b", "r-1", 1, 0, {}, **more)
+
+
+def test_a_failed_boot_is_a_message(service):
+    failed.tell(_config(failed=URL), mns.Client(Role()))
+    assert len(service.messages) == 1
+
+
+def test_a_failed_boot_that_can_not_be_told_keeps_nothing(service, capsys):
+    service.refuse = "AccessDenied"
+    failed.tell(_config(failed=URL), mns.Client(Role()))
+    assert "that this boot failed can't be told: mns POST: 403 AccessDenied" in capsys.readouterr().out
+    failed.tell(_config())
+    assert len(service.asked) == 1, "and where no queue counts them, none is asked"
