@@ -66,5 +66,8 @@ line.fault { stroke: var(--bad); stroke-dasharray: 3 3; } line.change { stroke: 
   .figures { grid-template-columns: 1fr 1fr; gap: 20px; } .pairs { grid-template-columns: max-content 1fr; }
   svg.wide { display: none; } svg.narrow { display: block; } }
 @media print { main { padding: 0; max-width: none; } body { font-size: 12px; } h2 { margin-top: 28px; }
+  .scroll { overflow: visible; } table { font-size: 11px; } th, .note, td .id, .id { font-size: 10.5px; }
+  th, td { padding: 5px 10px 5px 0; } td.why { min-width: 6em; }
+  td .id, td.id { white-space: normal; overflow-wrap: anywhere; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } tr { break-inside: avoid; } }
 """
