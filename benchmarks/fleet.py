@@ -220,7 +220,7 @@ class Fleet:
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
             "FLEET_PATCH_NODE": self.patches.get("node", ""),
-            "FLEET_PATCH_TRAIN": PACED + self.patches.get("train", ""),
+            "FLEET_PATCH_TRAIN": self.patches.get("train", "") + PACED,  # which imports torch: seconds
         }
         number = list({**self.nodes, name: None}).index(name)
         return Node(name, root, notice, power_on(root, script, environment, number), service)

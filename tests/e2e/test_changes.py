@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.torch]
 
 
 def test_a_killed_node_is_replaced_and_the_run_ends_well(project: Project) -> None:
-    project.job |= {"steps": 2500, "checkpoint": {"every_steps": 100}}
+    project.job |= {"steps": 1500, "checkpoint": {"every_steps": 100}}
     project.write()
     up = project.start("up")
     history = wait_for("the cluster is up", lambda: _history(project), limit_s=90)
@@ -32,7 +32,7 @@ def test_a_killed_node_is_replaced_and_the_run_ends_well(project: Project) -> No
     # What the dead node had not shipped of its metrics is lost, at most a second of them; no step of training is.
     resumed = next(event.step for event in history.events if event.event == "resume")
     assert resumed % 100 == 0
-    assert [step.step for step in history.steps if step.step > resumed] == list(range(resumed + 1, 2501))
+    assert [step.step for step in history.steps if step.step > resumed] == list(range(resumed + 1, 1501))
 
 
 def test_the_fleet_scales_and_a_noticed_node_drains_while_the_run_goes_on(project: Project) -> None:

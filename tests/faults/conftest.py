@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,6 +11,23 @@ import pytest
 from benchmarks.fleet import Fleet, fleet
 from emulator import processes, server
 from tests.project import wait_for
+
+LEAN = """
+import sys, types
+
+class Compiler(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Compiler(name)
+
+    def __call__(self, function=None, *given, **more):
+        return function
+
+sys.modules["torch._dynamo"] = Compiler("torch._dynamo")
+"""
+"""What spares each worker torch's compiler, nearly half of what its start takes: DDP and optimizers load all of it to
+ask whether it is in use, and to be left out of what it compiles. These runs compile nothing."""
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +41,9 @@ def make_fleet(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Fleets that end with the session, if not before."""
     made: list[Any] = []
 
-    def make(**values: Any) -> Fleet:
-        context = fleet(tmp_path_factory.mktemp("fleet"), endpoint, **values)
+    def make(patches: Mapping[str, str] = MappingProxyType({}), **values: Any) -> Fleet:
+        lean = {**patches, "train": LEAN + patches.get("train", "")}
+        context = fleet(tmp_path_factory.mktemp("fleet"), endpoint, patches=lean, **values)
         made.append(context)
         return context.__enter__()
 

@@ -51,7 +51,8 @@ class Pair:
         self.names = [name for name in self.names if self.fleet.nodes[name].init.poll() is None]
         while len(self.names) < 2:
             self.add()
-        generation = self.fleet.trains(*self.names)
+        newest = max(self.fleet.generations(), default=0)
+        generation = self.fleet.trains(*self.names, after=newest - 1)  # an older one may have been of the same nodes
         self.fleet.saved(beyond=generation.step)
         return generation
 

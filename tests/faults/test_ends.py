@@ -88,8 +88,8 @@ def test_a_node_that_alone_fails_time_and_again_is_put_in_quarantine_and_leaves(
     reason = "its workers failed 2 times in a row, no other's did; last: rank 1 was killed by SIGKILL"
     assert alone.tally.quarantined == {"b": reason}
     assert alone.number == 3
+    fleet.start("c")
     assert fleet.nodes["b"].init.wait(20) == exits.QUARANTINED, "a node that is not wanted must not bill on"
     assert (fleet.card("b").state, fleet.card("b").reason) == ("quarantined", reason)
-    fleet.start("c")
     fleet.trains("a", "c", after=alone.number)
     fleet.close()

@@ -1,7 +1,8 @@
 """Notices, disks that fill, files that rot, clocks that differ, ranks that hang: nodes stay.
 
 One fleet goes from fault to fault; the clock of every other node is a quarter of an hour ahead all the while, and
-collectives give up after seconds instead of a minute. Facts: trainer.md, section 2, rows 4, 7, 13, 15, 20.
+collectives give up after seconds instead of a minute. What costs it a node is the last. Facts: trainer.md, section 2,
+rows 4, 7, 13, 15, 20.
 """
 
 from __future__ import annotations
@@ -61,21 +62,6 @@ def pair(shared):
     same_again(shared.fleet.steps())
 
 
-def test_on_notice_a_node_hands_over_before_the_deadline(pair):
-    leader, other = members(pair.before)
-    pair.fleet.notice(leader, "spot", 120)
-    noticed = time.time()
-    after = pair.fleet.trains(other, after=pair.before.number)
-    assert time.time() < noticed + 110, "the node would be gone"
-    assert after.graceful
-    assert "drained" in after.why
-    drained = pair.fleet.events("drain", pair.before.number)[0]["step"]
-    assert pair.fleet.events("resume", after.number)[0]["step"] == drained, "a step was lost although there was time"
-    assert "draining: the cloud takes this node away at " in pair.fleet.nodes[leader].log()
-    pair.fleet.nodes[leader].signal(signal.SIGKILL)  # as the cloud does at last
-    assert after.tally.losses == 0
-
-
 def test_nodes_whose_clocks_differ_stay_together_and_advice_to_leave_stops_nobody(pair):
     """torch's own rendezvous evicts nodes whose clocks differ by 15 s. A node that is to go is ended by its group."""
     advised = pair.fleet.nodes[pair.names[0]]
@@ -113,7 +99,7 @@ def _out_of_space(fleet, number):
     return [one for one in fleet.events("checkpoint-failed", number) if "No space left on device" in one["error"]]
 
 
-@pytest.mark.parametrize("damage", ["cut short", "altered"])
+@pytest.mark.parametrize("damage", [pytest.param("cut short", marks=pytest.mark.slow), "altered"])
 def test_a_damaged_newest_checkpoint_is_set_aside_for_the_one_before(pair, damage):
     leader, other = members(pair.before)
     fleet = pair.fleet
@@ -150,3 +136,18 @@ def test_a_rank_that_hangs_is_named_and_the_run_goes_on(pair):
     assert after.number == pair.before.number + 1
     assert after.why.startswith(f"{other}: its peers waited in vain: rank 1 hangs in step ")
     assert after.tally.blamed == {other: 1}
+
+
+def test_on_notice_a_node_hands_over_before_the_deadline(pair):
+    leader, other = members(pair.before)
+    pair.fleet.notice(leader, "spot", 120)
+    noticed = time.time()
+    after = pair.fleet.trains(other, after=pair.before.number)
+    assert time.time() < noticed + 110, "the node would be gone"
+    assert after.graceful
+    assert "drained" in after.why
+    drained = pair.fleet.events("drain", pair.before.number)[0]["step"]
+    assert pair.fleet.events("resume", after.number)[0]["step"] == drained, "a step was lost although there was time"
+    assert "draining: the cloud takes this node away at " in pair.fleet.nodes[leader].log()
+    pair.fleet.nodes[leader].signal(signal.SIGKILL)  # as the cloud does at last
+    assert after.tally.losses == 0

@@ -15,8 +15,8 @@ from importlib import import_module
 
 from trainer.train.__main__ import leave, main
 
-AHEAD = ("trainer.train.loop", "boto3")
-"""What a worker spends its first seconds on: torch, and what its store needs."""
+AHEAD = ("trainer.train.loop", "torch._dynamo", "boto3")
+"""What a worker spends its first seconds on: torch, what DDP asks of it, and what its store needs."""
 
 
 def wait() -> None:

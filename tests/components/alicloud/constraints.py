@@ -1,8 +1,9 @@
 """What a provider of Alibaba Cloud takes of a resource's arguments, beyond their names and types.
 
-Two sources: the installed SDK's docstrings, as far as their sentences can be read (`documented`), and
-`constraints.csv`, with what they leave out: what terraform-provider-alicloud v1.289 checks itself, and what its docs or
-an API's reference say in prose. Where both speak of the values of one argument, the table stands.
+Two sources: the docstrings of the installed SDK (4.0.0, of terraform-provider-alicloud v1.295), as far as their
+sentences can be read (`documented`), and `constraints.csv`, with what they leave out: what the provider checks itself
+(its source is of v1.289, the newest at hand), and what its docs or an API's reference say in prose. Where both speak of
+the values of one argument, the table stands.
 
 An argument is its path by wire names, lists left out (`lifecycleRules.transitions.days`); in a row it may carry the
 values that it is about (`sseType=KMS`, several with `/`). A rule's value names arguments beside it in the same way.
