@@ -16,7 +16,9 @@ class Group:
     created: float | None
     instances: frozenset[str]
     stopped: bool = False
-    """Whether its launches are suspended, as a breaker leaves them."""
+    """Whether its launches are suspended, as the breaker of a governed fleet on AWS leaves them."""
+    wanted: int | None = None
+    """How many nodes it is to have; zero is also what a breaker leaves, or idleness, or a schedule."""
 
 
 class Account(Protocol):
@@ -55,7 +57,7 @@ class Account(Protocol):
 
 
 def advice(error: StoreError) -> str:
-    """What to do about a bucket's error, if it is for want of credentials or rights; else nothing."""
+    """What to do about a bucket's error, if it is for want of credentials, rights or a way in; else nothing."""
     if str(error).startswith("oss://"):
         from cli import alicloud  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ from cli.credentials import SIGN_IN, Person
 from cli.errors import Refused
 from cli.words import plain
 from trainer.alicloud import Api, ApiError, Caller, Credentials
-from trainer.dialects import OSS, oss_client
+from trainer.dialects import INTERNAL, OSS, oss_client
 from trainer.node import mns
 from trainer.store import S3Store, Store
 
@@ -57,6 +57,10 @@ SIGNED_WRONG = (
 DENIED = ("Forbidden", "NoPermission", "AccessDenied", "NotAuthorized")
 """What error codes begin with that mean so ("Common error codes", and each API's)."""
 
+OUTSIDE = "PublicEndpointForbidden"
+"""What OSS answers accounts that opened it on or after 2025-03-20, at public endpoints of regions of mainland China
+(OSS user guide, "Access OSS through a custom domain name"; EC 0048-00000401)."""
+
 
 class Alicloud:
     """An account with Alibaba Cloud, in a region; see `account.Account`. `person` may be another than is found here."""
@@ -90,8 +94,8 @@ class Alicloud:
                 return Group(None, frozenset())
             # An instance that is being removed is one no more (ESS API, DescribeScalingInstances, `LifecycleState`).
             live = {instance for instance, state in self.instances(name) if not state.startswith("Remov")}
-        suspended = (told.get("SuspendedProcesses") or {}).get("SuspendedProcess") or ()
-        return Group(datetime.fromisoformat(told["CreationTime"]).timestamp(), frozenset(live), LAUNCH in suspended)
+            created = datetime.fromisoformat(told["CreationTime"]).timestamp()
+        return Group(created, frozenset(live), _suspended(told), told.get("DesiredCapacity"))
 
     def instances(self, group: str) -> Iterator[tuple[str, str]]:
         """Ids and states of a group's instances, whatever their states; none of one that is gone.
@@ -128,9 +132,10 @@ class Alicloud:
     def resume(self, name: str, nodes: int) -> None:
         """See `Account.resume`."""
         with refusals(f"launches of the group {name}"):
-            self.call("ess", "ResumeProcesses", ScalingGroupId=name, **{"Process.1": LAUNCH})
-            told = self._group(name)
-            if told is not None and not told.get("DesiredCapacity"):
+            told = self._group(name) or {}
+            if _suspended(told):
+                self.call("ess", "ResumeProcesses", ScalingGroupId=name, **{"Process.1": LAUNCH})
+            if told and not told.get("DesiredCapacity"):
                 self.call("ess", "ModifyScalingGroup", ScalingGroupId=name, DesiredCapacity=nodes)
 
     def end_instances(self, name: str, instances: frozenset[str]) -> None:
@@ -197,6 +202,11 @@ class _Provider:
         }
 
 
+def _suspended(group: Mapping[str, Any]) -> bool:
+    """Whether a group may launch none, as somebody had it: its breaker suspends nothing (`components/alicloud`)."""
+    return LAUNCH in ((group.get("SuspendedProcesses") or {}).get("SuspendedProcess") or ())
+
+
 class Fixed:
     """Who calls with these very credentials."""
 
@@ -238,7 +248,9 @@ def code_of(error: BaseException) -> str:
 
 
 def advice(code: str) -> str:
-    """What to do about an error of this code, if it is for want of credentials or rights; else nothing."""
+    """What to do about an error of this code, if it is for want of credentials, rights or a way in; else nothing."""
     if code.startswith(SIGNED_WRONG):
         return SIGN_IN
+    if code == OUTSIDE:
+        return f"Do this on an ECS instance in the stack's region, with {INTERNAL}=1 set"
     return "Use credentials that may do this, or have it allowed" if code.startswith(DENIED) else ""

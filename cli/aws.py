@@ -71,7 +71,8 @@ class Aws:
         told = found["AutoScalingGroups"][0]
         live = (item for item in told["Instances"] if not item["LifecycleState"].startswith("Terminat"))
         stopped = any(process["ProcessName"] == LAUNCH for process in told.get("SuspendedProcesses", ()))
-        return Group(told["CreatedTime"].timestamp(), frozenset(item["InstanceId"] for item in live), stopped)
+        ids = frozenset(item["InstanceId"] for item in live)
+        return Group(told["CreatedTime"].timestamp(), ids, stopped, told.get("DesiredCapacity"))
 
     def alarms(self, prefix: str) -> list[str]:
         """See `Account.alarms`."""

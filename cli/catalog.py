@@ -75,7 +75,8 @@ def select(wanted: Filter, sort: str | None = None) -> Listed:
         raise Refused(f"--region: no type is offered in '{wanted.region}'. {nearest(wanted.region, regions)}")
     found: Listed = [(kind, wanted.price(kind)) for kind in kinds if wanted.takes(kind)]
     if not found:
-        raise Refused("no instance type matches; list them all with `trainwright catalog`")
+        every = f"trainwright catalog --cloud {wanted.cloud}"
+        raise Refused(f"no instance type of {CLOUDS[wanted.cloud].title} matches; list them all with `{every}`")
     return sorted(found, key=KEYS[sort]) if sort else found
 
 
@@ -92,32 +93,39 @@ def as_json(listed: Listed, wanted: Filter) -> list[dict[str, Any]]:
 
 
 def show(listed: Listed, wanted: Filter) -> Group:
-    """The list as a table that fits 80 columns, and what its prices are."""
+    """The list as a table that fits 80 columns, without those that would be empty, and what its prices are."""
+    cells: dict[str, list[str]] = {
+        "type": [kind.name for kind, _ in listed],
+        "accelerators": [_accelerators(kind) for kind, _ in listed],
+        "vCPUs": [str(kind.vcpus) for kind, _ in listed],
+        "GiB": [f"{kind.memory_gib:,.0f}" for kind, _ in listed],
+        "Gbit/s": [f"{kind.network_gbps:,g}" for kind, _ in listed],
+        CLOUDS[wanted.cloud].fabric_title: [
+            f"{kind.fabric_interfaces or ''}{_doubt(kind, 'fabric_interfaces')}" for kind, _ in listed
+        ],
+        "TB": [f"{kind.nvme_gb / 1000:.1f}{_doubt(kind, 'nvme_gb')}" if kind.nvme_gb else "" for kind, _ in listed],
+        "USD/h": [_usd(found.low) if found else "?" for _, found in listed] if any(p for _, p in listed) else [],
+    }
+    shown = {name: column for name, column in cells.items() if any(column)}
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("type", no_wrap=True)
-    table.add_column("accelerators")  # the one that gives way where columns are few
-    for name in ("vCPUs", "GiB", "Gbit/s", CLOUDS[wanted.cloud].fabric_title, "TB", "USD/h"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for kind, found in listed:
-        table.add_row(
-            kind.name,
-            _accelerators(kind),
-            str(kind.vcpus),
-            f"{kind.memory_gib:,.0f}",
-            f"{kind.network_gbps:,g}",
-            f"{kind.fabric_interfaces or ''}{_doubt(kind, 'fabric_interfaces')}",
-            f"{kind.nvme_gb / 1000:.1f}{_doubt(kind, 'nvme_gb')}" if kind.nvme_gb else "",
-            _usd(found.low) if found else "?",
-        )
+    for name in shown:
+        words = name in {"type", "accelerators"}
+        # Accelerators are what gives way where columns are few.
+        table.add_column(name, justify="left" if words else "right", no_wrap=name != "accelerators")
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
     where = f"in {wanted.region}" if wanted.region else "in the cheapest region known"
     doubted = any(kind.unverified for kind, _ in listed)
     sold = any({"regions", "usage_classes"} & set(kind.unverified) for kind, _ in listed)
     low = ", in its cheapest zone" if wanted.purchase == "spot" else ""
-    dates = sorted({found.date for _, found in listed if found})
-    dated = f"; prices as of: {', '.join(dates)}" if dates else ""
-    note = f"GiB: memory. TB: local NVMe. USD/h: {wanted.purchase} {where}{low}; ?: no price with a source{dated}."
+    note = "GiB: memory." + (" TB: local NVMe." if "TB" in shown else "")
+    if dates := sorted({found.date for _, found in listed if found}):
+        prices = f"{wanted.purchase} {where}{low}; ?: no price with a source; prices as of: {', '.join(dates)}"
+        note += f" USD/h: {prices}."
+    else:
+        note += f" No {wanted.purchase} price of these{f' in {wanted.region}' * bool(wanted.region)} has a source."
     if doubted:
-        note += " Elsewhere, ?: no primary source."
+        note += f" {'Elsewhere, ' if dates else ''}?: no primary source."
     if sold:
         note += (
             f" None states which regions offer these types{' or sell them so' if wanted.purchase == 'spot' else ''}."

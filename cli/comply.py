@@ -76,6 +76,8 @@ def comply(wanted: Wanted, form: Format, output: Path | None, console: Console) 
 
 def planned(workspace: Workspace) -> tuple[Stack, Subject]:
     """The stack as the engine plans it against the providers' stand-ins, ids and all. Raises `Refused`."""
+    if stack_values(workspace.file):  # another project's program has keys of its own
+        workspace.plan()  # all that is wrong with them is said at once, where the engine stops at the first kind of it
     with tempfile.TemporaryDirectory(prefix="trainwright-comply-") as folder:
         pack, written = Path(folder) / "pack", Path(folder) / "recorded.json"
         _recorder(pack, written)

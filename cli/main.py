@@ -206,7 +206,7 @@ def status(
     history = History(store, run)
     history.refresh()
     group = workspace.group()
-    alive, stopped = group.instances, group.stopped
+    alive, stopped = group.instances, standing.is_stopped(history, group)
     if as_json:
         print(json.dumps(standing.as_json(history, alive=alive, stopped=stopped), indent=2))
     else:

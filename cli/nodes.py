@@ -43,6 +43,12 @@ def failing(history: History, now: float) -> list[Boot]:
     return failed if len(failed) >= NO_CHANCE and not booted else []
 
 
+def broken(history: History) -> bool:
+    """Whether the newest boots, however long ago, have failed, and so many that it is no chance."""
+    newest = sorted(history.boots.values(), key=lambda boot: boot.started)[-NO_CHANCE:]
+    return len(newest) == NO_CHANCE and all(boot.failed for boot in newest)
+
+
 @dataclass
 class Pulse:
     """Tells lost nodes by their beats: a node is lost once its beat has stood still for long enough.

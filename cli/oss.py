@@ -56,11 +56,14 @@ class Oss:
     """Requests to OSS, signed for whoever `person` is.
 
     `endpoint` is where all of it goes instead (for tests and the embedded cloud); buckets are then in the path.
+    `inside` is the region whose network this is in, if it is: OSS is reached within it, and no other region's is (OSS
+    user guide, "Access OSS using endpoints and bucket domain names").
     """
 
-    def __init__(self, person: Caller, *, at_once: int, endpoint: str = "") -> None:
+    def __init__(self, person: Caller, *, at_once: int, endpoint: str = "", inside: str = "") -> None:
         self._person = person
         self._endpoint = endpoint.rstrip("/")
+        self._inside = inside
         self._session = URLLib3Session(timeout=PATIENCE, max_pool_connections=at_once)
 
     def ask(
@@ -77,7 +80,7 @@ class Oss:
         asked = sorted((quote(name, safe=""), quote(value, safe="")) for name, value in (query or {}).items())
         said = "&".join(f"{name}={value}" if value else name for name, value in asked)
         path = quote(f"/{bucket}/{key}", safe="/")
-        host = self._endpoint or f"https://{bucket}.oss-{region}.aliyuncs.com"
+        host = self._endpoint or f"https://{bucket}.oss-{region}{'-internal' * (region == self._inside)}.aliyuncs.com"
         url = f"{host}{path if self._endpoint else path.removeprefix(f'/{bucket}')}{'?' * bool(said)}{said}"
         error: ApiError | None = None
         for attempt in range(TRIES):

@@ -20,31 +20,34 @@ from trainer.store import Missing, Store, StoreError
 def retry(stack: str, console: Console) -> None:
     """Have the stack's failed run go on from its newest checkpoint, on new nodes. Raises `Refused` for others.
 
-    A fleet that its breaker has stopped launches again, whether the run has failed or not: others may wait in a queue.
-    For that, its operators need not see the bucket, which their role doesn't.
+    A fleet that may launch no nodes, or is to have none while a run waits for some, launches again, whether the run has
+    failed or not: so a breaker leaves it, and others may wait in a queue. One at zero because nothing waits is left
+    there. For that, its operators need not see the bucket, which their role doesn't.
     """
     workspace = Workspace(stack)
     account, group = workspace.account, workspace.group()
     who = account.caller()
-    if group.stopped:
-        _over(stack, account)
+    down = group.stopped or group.wanted == 0
     told = []
     try:
         run, store = workspace.run(workspace.own)
-        failed = not group.stopped or _failed(store)
+        failed = _failed(store)
+        starts = group.stopped or (down and (failed or _waits(workspace)))
     except StoreError as error:
-        if not group.stopped:
+        if not down:
             raise
-        failed = False
+        failed, starts = False, True
         told.append(f"Whether its run has failed can't be seen ({plain(str(error))})")
-    if failed:
+    if starts:
+        _over(stack, account)
+    if failed or not starts:
         ended_at = pardon(run, store)
         page = json.dumps({"by": who, "ended": ended_at}).encode()
         store.put(layout.audit_retry(ended_at), page, if_absent=True)
         account.end_instances(str(workspace.outputs["group"]), group.instances)
         replaced = counted(len(group.instances), "node")
         told.append(f"Run {run} goes on: its failure is put aside, and {replaced} will be replaced")
-    if group.stopped:
+    if starts:
         account.resume(str(workspace.outputs["group"]), workspace.plan()[0].fleet.desired)
         told.append("The fleet launches nodes again")
     told.append(f"Follow it with `trainwright watch --stack {stack}`")
@@ -54,6 +57,11 @@ def retry(stack: str, console: Console) -> None:
 def _failed(store: Store) -> bool:
     """Whether the run has ended, and not well."""
     return store.exists(layout.OUTCOME) and not Outcome(**json.loads(store.get(layout.OUTCOME))).succeeded
+
+
+def _waits(workspace: Workspace) -> bool:
+    """Whether the run that the cluster is at has not ended."""
+    return not workspace.run()[1].exists(layout.OUTCOME)
 
 
 def _over(stack: str, account: Account) -> None:

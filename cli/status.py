@@ -14,10 +14,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from cli.account import Group as Fleet
 from cli.figures import figures, time_left
 from cli.history import Boot, History, Step
 from cli.moments import why
-from cli.nodes import Node, failing, nodes
+from cli.nodes import Node, broken, failing, nodes
 from cli.words import about, counted, duration, loss, plain
 
 TONES = {"good": "green", "busy": "cyan", "bad": "red", "quiet": "dim"}
@@ -45,6 +46,14 @@ def status(
     elif history.outcome is None and alive is not None and not alive:
         standing = [Text("no node is left: the run stands still until the group has some again", style="red")]
     return Group(Text(f"run {history.run}", style="bold"), *pieces(history, at, gone(history, alive)), *standing)
+
+
+def is_stopped(history: History, group: Fleet) -> bool:
+    """Whether the fleet launches none for its breaker: it may not, or it is to have none though the run goes on.
+
+    That it is so for the breaker shows in the newest boots: a fleet at zero by a schedule had others.
+    """
+    return group.stopped or (group.wanted == 0 and history.outcome is None and broken(history))
 
 
 def gone(history: History, alive: Collection[str] | None) -> frozenset[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from emulator import places
-from trainer import alicloud
+from trainer import alicloud, dialects
 
 NO_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "local",
@@ -26,7 +26,7 @@ PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "ALIBABA_CLOUD_PROFILE", "ALIB
 OTHERS = ("AWS_ENDPOINT_URL_", "ALICLOUD_", "ALIBABACLOUD_")
 """What names of others begin with that come before those which lead: of single services, and older ones."""
 
-ENDPOINTS = ("AWS_ENDPOINT_URL", alicloud.ENDPOINT)
+ENDPOINTS = ("AWS_ENDPOINT_URL", alicloud.ENDPOINT, dialects.ENDPOINT)
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -37,6 +37,7 @@ def leading(endpoint: str, given: Mapping[str, str]) -> dict[str, str]:
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
         alicloud.ENDPOINT: f"{endpoint}{places.PATH}",
+        dialects.ENDPOINT: endpoint,
         **NO_CREDENTIALS,
         **{name: _with_loopback(given.get(name) or unproxied) for name in ("NO_PROXY", "no_proxy")},
     }

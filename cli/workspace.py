@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NAMESPACE = "trainwright:"
+NO_LOGIN = "PULUMI_ACCESS_TOKEN must be set for login"
+"""What the engine says where it can't ask for one (pulumi/pulumi, `pkg/backend/httpstate`)."""
+
 LOCAL = "local"
 """Stacks whose names start with this one live on the embedded cloud."""
 
@@ -139,6 +142,11 @@ class Workspace:
                 f"interrupted; `pulumi {arguments[0]}` has ended and what it did stays. Go on by the same command, or "
                 f"end the cluster by `{self.ending}`"
             )
+        if done.code and NO_LOGIN in done.errors:
+            raise Refused(
+                "there is no login with a backend of Pulumi's here. Type `pulumi login`, or `pulumi login --local` "
+                f'(`eval "$(trainwright env --stack {self.stack})"` puts the CLI on PATH), then try again'
+            )
         if done.code:
             said = f": {done.errors.strip()}" if capture else ""
             raise Refused(f"`pulumi {' '.join(arguments)}` ended with {done.code}{said}")
@@ -228,7 +236,8 @@ class Workspace:
         """The cloud's name, as in the stack's file. Raises `Refused` for one that there isn't."""
         named = str(stack_values(self.file).get("cloud", next(iter(CLOUDS))))
         if named not in CLOUDS:
-            raise Refused(f"{self.file.name}: cloud: there is no cloud '{named}'. {nearest(named, CLOUDS)}")
+            named_in = self.file.relative_to(self.project)
+            raise Refused(f"{named_in}: cloud: there is no cloud '{named}'. {nearest(named, CLOUDS)}")
         return named
 
     @cached_property

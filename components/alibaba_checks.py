@@ -50,6 +50,22 @@ def alibaba_checks(plan: Plan) -> Iterator[Finding]:
             yield from check(plan)
 
 
+def inland(plan: Plan) -> Iterator[Finding]:
+    """Who reaches a bucket from outside is told where OSS lets new accounts in from the region's own network alone.
+
+    Since 2025-03-20, its public addresses in mainland China answer PublicEndpointForbidden to new users' reads and
+    writes of objects (OSS user guide, "Access OSS through a custom domain name"; error 0048-00000401).
+    """
+    region = plan.spec.region
+    if region.startswith("cn-") and region != "cn-hongkong":
+        yield Finding(
+            "region",
+            "an account that is new since March 2025 reads and writes no object of OSS from outside its network there",
+            f"With such an account, run everything on an ECS instance in {region}, with TRAINWRIGHT_OSS_INTERNAL=1",
+            Severity.WARNING,
+        )
+
+
 def wanting(plan: Plan) -> tuple[str, str]:
     """Why the group is declared from a scaling configuration: the key of the stack's file, and what it asks for."""
     if plan.fast:
@@ -62,11 +78,11 @@ def wanting(plan: Plan) -> tuple[str, str]:
 def completed(plan: Plan) -> Iterator[Finding]:
     """What of a group can't be declared is added to it, which only the embedded cloud has been seen to take."""
     if plan.pool.source == "configuration":
-        added = {"eRDMA": plan.fast, "TDX": plan.spec.nodes.confidential == "tdx", "metadata tokens": True}
+        asked = {"eRDMA": plan.fast, "TDX": plan.spec.nodes.confidential == "tdx", "metadata tokens": True}
+        added = " and ".join(what for what, there in asked.items() if there)
         yield Finding(
             wanting(plan)[0],
-            f"OOS adds {', '.join(what for what, there in added.items() if there)} to the group before its first node: "
-            "that was tried on no real account",
+            f"OOS adds {added} to the group before its first node: that was tried on no real account",
             "Have OOS activated; where it fails, so does the update, and no node starts",
             Severity.WARNING,
         )
@@ -228,6 +244,7 @@ def audited_otherwise(spec: Spec) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
+    inland,
     completed,
     rooted,
     guarded,

@@ -65,7 +65,7 @@ def _expected(plan: Plan) -> dict[str, object]:
         plan.cloud.fabric: plan.pool.fabric_devices,
         "nvswitch": plan.switched,
         "hook": plan.hook,
-        "harden": plan.hardens_itself,
+        "harden": plan.checks_tokens,
         "tdx": plan.pool.confidential == "tdx",
         "prometheus": plan.spec.nodes.prometheus_port,
     }

@@ -67,25 +67,32 @@ def judge(name: str, values: Mapping[str, Any]) -> tuple[Plan, list[Finding]]:
         if not isinstance(values, Mapping):
             raise
         told = {finding.path for finding in invalid.findings}
+        if "cloud" in told:
+            raise  # what else is wrong depends on which it is
         try:
             review(name, parse(_without(values, told)))
         except Invalid as rest:
-            more = [finding for finding in rest.findings if not any(finding.path.startswith(path) for path in told)]
+            more = [finding for finding in rest.findings if not any(_nested(finding.path, path) for path in told)]
             raise Invalid([*invalid.findings, *more]) from None
         raise
     return review(name, spec)
 
 
+def _nested(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one leads through the other."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
 def _without(values: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """The values without what stands at these paths."""
+    """The values without what stands at these paths; of a list with something wrong in it, nothing is left."""
     rest = deepcopy(dict(values))
     for path in paths:
-        *parents, last = path.split(".")
-        place: Any = rest
-        for parent in parents:
-            place = place.get(parent) if isinstance(place, dict) else None
-        if isinstance(place, dict):
-            place.pop(last, None)
+        holder, key, place = rest, "", rest
+        for part in path.split("."):
+            if not isinstance(place, dict):
+                break
+            holder, key, place = place, part, place.get(part)  # type: ignore[assignment]
+        holder.pop(key, None)
     return rest
 
 
@@ -95,7 +102,9 @@ def review(name: str, spec: Spec) -> tuple[Plan, list[Finding]]:
     try:
         plan = decide(name, spec)
     except Invalid as invalid:
-        raise Invalid([*errors(findings), *invalid.findings]) from None
+        told = {finding.path for finding in errors(findings)}
+        more = [finding for finding in invalid.findings if finding.path not in told]
+        raise Invalid([*errors(findings), *more]) from None
     for check in PLAN_CHECKS:
         findings.extend(check(plan))
     if refused := errors(findings):
@@ -191,7 +200,9 @@ def zones(spec: Spec) -> Iterator[Finding]:
     known = {region for kind in instance_types(spec.cloud).values() for region in kind.regions}
     known |= CLOUDS[spec.cloud].regions
     if spec.region not in known:
-        yield Finding("region", f"{spec.cloud} has no region '{spec.region}'", nearest(spec.region, known))
+        yield Finding(
+            "region", f"{CLOUDS[spec.cloud].title} has no region '{spec.region}'", nearest(spec.region, known)
+        )
         return
     for index, zone in enumerate(spec.network.zones):
         path = f"network.zones.{index}"

@@ -78,7 +78,9 @@ class Cost:
 
     def text(self, width: int = 80) -> str:
         """An aligned table, and below it the dates of the prices and what isn't counted."""
-        head = f"cost of {self.type} in {self.region}, bought {self.purchase}; a month is {HOURS} hours"
+        head = textwrap.fill(
+            f"cost of {self.type} in {self.region}, bought {self.purchase}; a month is {HOURS} hours", width
+        )
         cells = [("", "nodes", "USD an hour", "USD a month")]
         for line in [*self.lines, *([self.data] if self.data else [])]:
             cells.append((line.purchase, f"{line.nodes:,}", _shown(line.per_hour), _shown(line.per_month)))

@@ -178,12 +178,12 @@ class Plan:
         return self.pool.fast
 
     @property
-    def hardens_itself(self) -> bool:
-        """Nodes that train see at boot that their metadata takes tokens alone, and have ECS see to it where it doesn't.
+    def checks_tokens(self) -> bool:
+        """Nodes that train see at boot that their metadata takes tokens alone, or fail.
 
-        Only where that isn't declared with their group but added to it (`Pool.source`), and where they reach ECS.
+        That is where it isn't declared with their group, but added to it (`Pool.source`).
         """
-        return self.pool.source == "configuration" and self.spec.network.egress != "bucket"
+        return self.pool.source == "configuration"
 
     @property
     def placed(self) -> bool:

@@ -317,8 +317,8 @@ class Security(Part):
     kms_instance: str | None = Field(
         None,
         pattern=r"^kst-[a-z0-9]{10,30}$",
-        description="On Alibaba Cloud: the KMS instance, of the software kind, that holds the cluster's keys. Without "
-        "one, an account has a single key in each region, which takes no policy and isn't its own to rotate.",
+        description="On Alibaba Cloud: the KMS instance (`kst-…`), of the software kind, that holds the keys. "
+        "Without one, an account has a single key in each region, which takes no policy and isn't its own to rotate.",
     )
     trainers: tuple[Principal, ...] = Field(
         (),
@@ -660,6 +660,8 @@ def _keys(path: Sequence[int | str]) -> list[str]:
 
 
 def _description(path: Sequence[int | str]) -> str:
+    if isinstance(path[-1], int):
+        path = path[:-1]  # of the list that the entry is in
     field = _fields(_model(path[:-1])).get(str(path[-1]))
     return field.description or "" if field else ""
 

@@ -66,12 +66,13 @@ WantedBy=multi-user.target
 """
 LIMIT = "StartLimitAction=poweroff"
 STOP = """ExecStopPost=/bin/sh -c 'case "$$EXIT_STATUS" in 7[12346789]) systemctl --no-block poweroff;; esac'"""
-# Instead of the two, where the node itself is to say that its boot failed, before it shuts down.
+# Instead of the two, where the node itself is to say that its boot failed, before it shuts down. Newer versions of
+# systemd ask for it at each crash (systemd#33710), and then start the agent again: the service isn't "failed" yet.
 ON_FAILURE = "OnFailure=trainwright-failed.service"
 FAILED_UNIT = """[Service]
 Type=oneshot
-ExecStart={python} -m trainer.node.failed {config}
-ExecStopPost=systemctl --no-block poweroff
+ExecStart=/bin/sh -c 'systemctl is-failed -q trainwright || exit 0; \
+timeout -k 5 20 {python} -m trainer.node.failed {config}; systemctl --no-block poweroff'
 Environment=PYTHONPATH={code}
 TimeoutStartSec=30
 """
@@ -118,7 +119,7 @@ def credentials_of_role() -> dict[str, str]:
 
 def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> urllib.request.Request:
     """A GET of an object, signed with AWS Signature Version 4 (S3 API reference, "Authenticating requests")."""
-    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+    if endpoint := os.environ.get("TRAINWRIGHT_OSS_ENDPOINT" if ALIBABA else "AWS_ENDPOINT_URL"):
         url = f"{endpoint}/{bucket}/{key}"
     elif ALIBABA:  # OSS takes S3's signature
         url = f"https://{bucket}.s3.oss-{region}-internal.aliyuncs.com/{key}"

@@ -24,6 +24,15 @@ LEAST_DAYS = {
 }
 """For which an object is paid for in a class, though it leaves earlier (S3 and OSS user guides, "Storage classes")."""
 
+DEEPEST = frozenset(
+    [
+        *("cn-hangzhou", "cn-shanghai", "cn-beijing", "cn-zhangjiakou", "cn-wulanchabu", "cn-shenzhen"),
+        "ap-southeast-1",
+    ]
+)
+"""Regions of Alibaba Cloud that have `deep-archive` (OSS error code 0013-00000109). ColdArchive, `archive`, is in all
+that a cluster can be in (`components/oss.py`; error code 0013-00000105)."""
+
 SMALLEST_GIB = 1200
 STEP_GIB = 2400
 """Sizes of PERSISTENT_2 file systems on SSDs: 1200, 2400, and steps of 2400 (FSx API, `StorageCapacity`)."""
@@ -100,6 +109,15 @@ def ordered(plan: Plan) -> Iterator[Finding]:
             )
 
 
+def offered(plan: Plan) -> Iterator[Finding]:
+    """The region has the class; S3 has each of its own everywhere."""
+    region = plan.spec.region
+    for index, rule in enumerate(plan.spec.storage.cold):
+        if plan.spec.cloud == "alicloud" and rule.class_ == "deep-archive" and region not in DEEPEST:
+            reason = f"OSS has no deep-archive in {region}"
+            yield Finding(f"storage.cold.{index}.class", reason, "Choose archive, which costs more to keep")
+
+
 def warm(plan: Plan) -> Iterator[Finding]:
     """The file system is one that its service makes, and lies in the one zone that nodes are in."""
     wanted = plan.spec.storage.warm
@@ -156,7 +174,7 @@ def _extreme_nas(plan: Plan, wanted: Warm) -> Iterator[Finding]:
         )
 
 
-TIER_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (frozen, ordered, warm)
+TIER_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (frozen, ordered, offered, warm)
 
 
 def transitions(rules: tuple[Cold, ...]) -> dict[str, list[Cold]]:

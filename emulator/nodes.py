@@ -184,7 +184,11 @@ class Runner:
 def node_environment(cloud: str, root: Path, metadata_url: str, endpoint: str) -> dict[str, str]:
     """All that a node's processes find in their environment. Objects are everywhere at the server's own address."""
     found = (
-        {"TRAINWRIGHT_ECS_METADATA": metadata_url, "TRAINWRIGHT_ALICLOUD_ENDPOINT": f"{endpoint}{places.PATH}"}
+        {
+            "TRAINWRIGHT_ECS_METADATA": metadata_url,
+            "TRAINWRIGHT_ALICLOUD_ENDPOINT": f"{endpoint}{places.PATH}",
+            "TRAINWRIGHT_OSS_ENDPOINT": endpoint,
+        }
         if cloud == "alicloud"
         else {"AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata_url}
     )

@@ -26,7 +26,7 @@ def embedded(home: Path, cli: PulumiCLI) -> dict[str, str]:
     The cloud's own (AWS_…) are not among them: they belong to the running embedded cloud.
     """
     return {
-        **own(cli),
+        **_found(cli),
         "PULUMI_HOME": str(_pulumi_home(home)),
         "PULUMI_BACKEND_URL": f"file://{_state(home)}",
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
@@ -36,8 +36,15 @@ def embedded(home: Path, cli: PulumiCLI) -> dict[str, str]:
 
 
 def own(cli: PulumiCLI) -> dict[str, str]:
-    """The variables for stacks of a real cloud: the CLI is found; login, state and plugins stay the user's own."""
-    ours = [] if cli.source == "path" else [str(cli.path.parent)]
+    """The variables for stacks of a real cloud: the CLI is found; login, state and plugins stay the user's own.
+
+    A CLI that has no language host finds ours on PATH, as the user's plugins are not ours to add to.
+    """
+    return _found(cli, *([str(_HOST)] if cli.needs_language_host else []))
+
+
+def _found(cli: PulumiCLI, *more: str) -> dict[str, str]:
+    ours = [*([] if cli.source == "path" else [str(cli.path.parent)]), *more]
     return {
         "PATH": os.pathsep.join(ours + [folder for folder in os.get_exec_path() if folder not in ours]),
         "PULUMI_SKIP_UPDATE_CHECK": "true",

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 INTERNAL = "TRAINWRIGHT_OSS_INTERNAL"
 """The environment variable that has the bucket reached within its region's network, from where that can be done."""
 
+ENDPOINT = "TRAINWRIGHT_OSS_ENDPOINT"
+"""The one that has another address for OSS, as the embedded cloud's. It is none of boto3's, by which people, and jobs,
+lead it to an S3 of theirs: that is not to get what signs requests to OSS."""
+
 CLAIMS = "-claims"
 """What the name of the bucket of claims ends with, behind the bucket's own."""
 
@@ -92,7 +96,8 @@ def oss_client(region: str, provider: Any, config: Mapping[str, Any]) -> S3Clien
         endpoint_url=endpoint(region),
         config=Config(
             signature_version="s3v4",
-            s3={"addressing_style": "virtual"},
+            # Else, over TLS, what comes with Content-MD5 is signed as UNSIGNED-PAYLOAD.
+            s3={"addressing_style": "virtual", "payload_signing_enabled": True},
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             **config,
@@ -103,10 +108,9 @@ def oss_client(region: str, provider: Any, config: Mapping[str, Any]) -> S3Clien
 
 
 def endpoint(region: str) -> str:
-    """OSS's, for S3's API ("Accessing OSS with the AWS SDK"), unless the environment has another for boto3."""
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
-        if address := os.environ.get(name):
-            return address
+    """OSS's, for S3's API ("Accessing OSS with the AWS SDK"), unless the environment has another."""
+    if address := os.environ.get(ENDPOINT):
+        return address
     return f"https://s3.oss-{region}{'-internal' if os.environ.get(INTERNAL) else ''}.aliyuncs.com"
 
 

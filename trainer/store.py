@@ -110,6 +110,9 @@ class Store(ABC):
         """The address of a key (or of the prefix), as `open_store` takes it."""
 
 
+MOST_CLAIMS = 5
+"""Claims that a writer goes by at most, should one after another be deleted and made anew while it writes."""
+
 UNFINISHED = ".part-"
 """What names of files begin with that are still being written into a folder."""
 
@@ -261,13 +264,29 @@ class S3Store(Store):
         return True
 
     def _put_first(self, claims: S3Store, key: str, data: bytes) -> bool:
-        """Write what was claimed first. Who comes second sees to that too: the first may be gone before it has."""
+        """Write what was claimed first. Who comes second sees to that too: the first may be gone before it has.
+
+        Meanwhile, claim and object may be deleted, by which what is written late would come back: it goes too. Where
+        the writer may delete nothing, it stays, as what is written that late does on S3.
+        """
         if self.exists(key):
             return False
-        first = claims.put(key, data, if_absent=True)
-        if first or not self.exists(key):
-            with suppress(Missing):  # unless it has been deleted since
-                self.put(key, data if first else claims.get(key))
+        first, wrote = claims.put(key, data, if_absent=True), None
+        if first:
+            self.put(key, wrote := data)
+        elif self.exists(key):
+            return False
+        for _ in range(MOST_CLAIMS):
+            try:
+                claimed = claims.get(key)
+            except Missing:
+                if wrote is not None:
+                    with suppress(StoreError):
+                        self._remove(key)
+                break
+            if claimed == wrote:
+                break
+            self.put(key, wrote := claimed)
         return first
 
     def list(self, prefix: str = "") -> list[Entry]:
@@ -298,6 +317,9 @@ class S3Store(Store):
         if self._claims:
             # First: an object without its claim stands, but a claim without its object would bring that back.
             self._claims.delete(key)
+        self._remove(key)
+
+    def _remove(self, key: str) -> None:
         with self._translated(key):
             self.client.delete_object(Bucket=self.bucket, Key=self.prefix + key)
 

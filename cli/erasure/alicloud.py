@@ -7,6 +7,7 @@ OSS lists it as it does others, with `null` for the versions' ids, is unverified
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from cli.errors import Refused
 from cli.oss import Node, Oss, md5, text
 from cli.words import plain
 from trainer.alicloud import ApiError
-from trainer.dialects import CLAIMS
+from trainer.dialects import CLAIMS, INTERNAL
 
 AT_ONCE = 16
 """Requests, where each version has to be asked for by one."""
@@ -50,7 +51,8 @@ class Alicloud(Keys):
 
     def __init__(self, account: alicloud.Alicloud, endpoint: str = "") -> None:
         super().__init__(account)
-        self._oss = Oss(account.person, at_once=AT_ONCE, endpoint=endpoint)
+        inside = self.region if os.environ.get(INTERNAL) else ""
+        self._oss = Oss(account.person, at_once=AT_ONCE, endpoint=endpoint, inside=inside)
         self._regions: dict[str, str] = {}
         """Of buckets that lie elsewhere, as a rule of replication told."""
         self._keeps: dict[str, bool] = {}

@@ -9,7 +9,7 @@ from cli.account import Account, account
 from cli.erasure.scope import Cloud
 from cli.errors import Refused
 from cli.words import plain
-from trainer.alicloud import ENDPOINT
+from trainer import dialects
 
 KEYS = {
     "aws": r"arn:aws[a-z-]*:kms:([a-z0-9-]+):[0-9]{12}:key/[A-Za-z0-9-]+",
@@ -25,7 +25,7 @@ def cloud_of(asked: Account) -> Cloud:
     if isinstance(asked, Alibaba):
         from cli.erasure.alicloud import Alicloud  # noqa: PLC0415
 
-        return Alicloud(asked, os.environ.get("AWS_ENDPOINT_URL", "") if ENDPOINT in os.environ else "")
+        return Alicloud(asked, os.environ.get(dialects.ENDPOINT, ""))
     from cli.erasure.aws import Aws  # noqa: PLC0415
 
     return Aws(asked.region)

@@ -1,5 +1,8 @@
 """The record of who did what: a trail into a locked bucket, the network's flows, and the logstores they go to.
 
+All of it that stays when a stack of production goes is named beside the audit bucket, whose own name is never given
+twice: else the stack's next record would meet the names of the last.
+
 Three things differ from AWS. Reads and writes of the bucket's objects are in the locked bucket as OSS's access logs, by
 the hour: ActionTrail delivers such events to a project of its own alone, without a key or an end of ours (ActionTrail
 API, `PutDataEventSelector`; `RegionSlsProjectArn`). What operators type in a session is nowhere: Cloud Assistant
@@ -10,6 +13,7 @@ trail. And the trail's files are signed by nobody (`actiontrail.Trail` has no va
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -20,13 +24,13 @@ from components.alicloud.security import (
     Document,
     account,
     attach,
+    beside,
     bucket_arn,
     declare_logs_key,
     document,
     kept,
     key_arn,
     service_trust,
-    unique,
 )
 from components.alicloud.storage import declare_audit_bucket
 from components.plan import Plan
@@ -35,7 +39,8 @@ FOREVER = 3650
 """Days from which on a logstore keeps what it has for good (provider's `log.Store`, `retention_period`)."""
 
 ACCESS = "access/"
-"""Where the bucket's access logs lie in the audit bucket; the trail's own files lie below `AliyunLogs/`."""
+"""Where the buckets' access logs lie in the audit bucket, each file with the name of its bucket (OSS user guide, "Log
+shipping"); the trail's own files lie below `AliyunLogs/`."""
 
 SPLIT_AT = ", '\";=()[]{}?@&<>/:\n\t\r"
 """What parts words in the index; SLS's own in its console."""
@@ -106,34 +111,40 @@ def access_log_policy(bucket: str, key_id: str) -> Document:
     )
 
 
-def declare(plan: Plan, bucket: pulumi.Output[str], network: Network, child: pulumi.ResourceOptions) -> Record:
-    """Declare the record of what is done with the bucket of this name, in the account and on the network."""
+def declare(
+    plan: Plan,
+    bucket: pulumi.Output[str],
+    claims: pulumi.Output[str],
+    network: Network,
+    child: pulumi.ResourceOptions,
+) -> Record:
+    """Declare the record of what is done with the buckets of these names, in the account and on the network."""
     key = declare_logs_key(plan, child)
     audited, locked = declare_audit_bucket(plan, key.id, child)
-    project, log_role = _project(plan, key, child)
-    called = unique(f"{plan.name}-audit", child).apply(trail_name)
+    project, log_role = _project(plan, audited, key, child)
+    called = beside(f"{plan.name}-audit", audited.bucket).apply(trail_name)
     trail_log = _logstore(plan, "trail", called.apply(trail_logstore), project, key, log_role, child)
     flow_log = _logstore(plan, "flow", "flow", project, key, log_role, child)
     trail = _trail(plan, called, audited, project, [*locked, trail_log], child)
     flows = _flows(plan, network, flow_log, child)
-    accesses = _accesses(plan, bucket, audited, key, locked, child)
+    accesses = _accesses(plan, {"access": bucket, "claims-access": claims}, audited, key, locked, child)
     return Record(audited, key, trail, project, trail_log, flow_log, [trail, *flows, *accesses])
 
 
 def _project(
-    plan: Plan, key: alicloud.kms.Key, child: pulumi.ResourceOptions
+    plan: Plan, audited: alicloud.oss.Bucket, key: alicloud.kms.Key, child: pulumi.ResourceOptions
 ) -> tuple[alicloud.log.Project, tuple[alicloud.ram.Role, list[pulumi.Resource]]]:
     """Declare the project of the logstores, and the role by which SLS uses the logs key."""
     name = f"{plan.name}-logs"
     project = alicloud.log.Project(
         name,
-        project_name=unique(name, child),  # it is in all of SLS
+        project_name=beside(name, audited.bucket),  # it is in all of SLS
         description=f"Audit record of cluster {plan.name}",
         tags=dict(plan.tags),
         opts=kept(plan, child),
     )
     policy = key.id.apply(log_service_policy)
-    return project, _service_role(plan, "logs", "log.aliyuncs.com", "SLS", policy, child)
+    return project, _service_role(plan, "logs", "log.aliyuncs.com", "SLS", audited, policy, child)
 
 
 def _logstore(
@@ -233,29 +244,30 @@ def _flows(
 
 def _accesses(
     plan: Plan,
-    bucket: pulumi.Output[str],
+    buckets: Mapping[str, pulumi.Output[str]],
     audited: alicloud.oss.Bucket,
     key: alicloud.kms.Key,
     locked: list[pulumi.Resource],
     child: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
-    """Declare the bucket's access logs, and the role by which OSS writes them.
+    """Declare the buckets' access logs, by what each is called, and the role by which OSS writes them.
 
     OSS writes a file an hour, within two days at most, and doesn't promise that each has all of its hour (OSS user
-    guide, "Log shipping"). That guide prints no trust policy; the service is OSS's own, as for its replication. Claims
-    have no such logs: they say which node was first at something, and nothing of anyone's data.
+    guide, "Log shipping"). That guide prints no trust policy; the service is OSS's own, as for its replication.
     """
     policy = pulumi.Output.all(audited.bucket, key.id).apply(lambda known: access_log_policy(*known))
-    role, attached = _service_role(plan, "access", "oss.aliyuncs.com", "OSS", policy, child)
-    logging = alicloud.oss.BucketLogging(
-        f"{plan.name}-access",
-        bucket=bucket,
-        target_bucket=audited.bucket,
-        target_prefix=ACCESS,
-        logging_role=role.role_name,
-        opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*locked, *attached])),
-    )
-    return [logging]
+    role, attached = _service_role(plan, "access", "oss.aliyuncs.com", "OSS", audited, policy, child)
+    return [
+        alicloud.oss.BucketLogging(
+            f"{plan.name}-{suffix}",
+            bucket=bucket,
+            target_bucket=audited.bucket,
+            target_prefix=ACCESS,
+            logging_role=role.role_name,
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*locked, *attached])),
+        )
+        for suffix, bucket in buckets.items()
+    ]
 
 
 def _service_role(
@@ -263,6 +275,7 @@ def _service_role(
     suffix: str,
     service: str,
     title: str,
+    audited: alicloud.oss.Bucket,
     policy: pulumi.Output[Document],
     child: pulumi.ResourceOptions,
 ) -> tuple[alicloud.ram.Role, list[pulumi.Resource]]:
@@ -271,13 +284,14 @@ def _service_role(
     The role is kept with the record that is made by it.
     """
     name, options = f"{plan.name}-{suffix}", kept(plan, child)
+    called = beside(name, audited.bucket)
     role = alicloud.ram.Role(
         name,
-        role_name=unique(name, child),
+        role_name=called,
         description=f"{title} of cluster {plan.name}",
         assume_role_policy_document=json.dumps(service_trust(service)),
         tags=dict(plan.tags),
         force=True,
         opts=options,
     )
-    return role, attach(plan, suffix, role.role_name, policy, options)
+    return role, attach(plan, suffix, role.role_name, policy, options, called)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pulumi
 import pulumi_alicloud as alicloud
 
@@ -23,11 +26,22 @@ from components.bundle import build, default_folder
 from components.outputs import Declared
 from components.plan import Plan
 
+INTERNAL = "TRAINWRIGHT_OSS_INTERNAL"
+"""Variable that is set where OSS is reached within the region's network (`trainer/dialects.py`)."""
+
+
+def endpoints(region: str, inside: bool) -> list[Any]:
+    """Where the provider finds what isn't at its public address: OSS, within the region's network."""
+    return [{"oss": f"oss-{region}-internal.aliyuncs.com"}] if inside else []
+
 
 def declare(plan: Plan, component: pulumi.ComponentResource) -> Declared:
     """Declare the cluster as children of `component`. Raises `Invalid` where an image can't be used."""
     provider = component.get_provider("alicloud:index:Provider") or alicloud.Provider(
-        f"{plan.name}-alicloud", region=plan.spec.region, opts=pulumi.ResourceOptions(parent=component)
+        f"{plan.name}-alicloud",
+        region=plan.spec.region,
+        endpoints=endpoints(plan.spec.region, bool(os.environ.get(INTERNAL))) or None,
+        opts=pulumi.ResourceOptions(parent=component),
     )
     child = pulumi.ResourceOptions(parent=component, provider=provider)
     image = fleet.find_image(plan.spec.nodes.image, security.asking(child))
@@ -40,7 +54,7 @@ def declare(plan: Plan, component: pulumi.ComponentResource) -> Declared:
     identity = security.declare_identity(plan, bucket, key.id, child)
     reachable = network.declare(plan, bucket, child)
     objects = storage.declare_objects(plan, stored, bundle, child)
-    record = audit.declare(plan, bucket, reachable, child) if plan.spec.audit.enabled else None
+    record = audit.declare(plan, bucket, stored.claims.bucket, reachable, child) if plan.spec.audit.enabled else None
     wanted = plan.spec.storage.warm
     shared = warm.declare(plan, wanted, reachable, key.id, child) if wanted else None
     first = [*objects, *(record.ready if record else []), *(shared.ready if shared else [])]

@@ -2,7 +2,8 @@
 
 The queue of work counts the runs that no node has seen yet; the runs are in the bucket. Unlike AWS's, it is no count of
 all that wait: alarms on it can't know how many nodes there are, so they may only speak where there are none. Nodes take
-its messages out as they find them, and say themselves how much waits for each of them (`scaling.py`).
+its messages out as they find them, and say themselves how much waits for each of them (`scaling.py`). One that leaves
+puts one back for each run that has no end, so that a fleet that shrinks to nothing is asked for again.
 
 Something else counts by a queue, too: Auto Scaling's alarms know no sum over an hour, but a queue whose messages are
 kept for an hour is as long as what happened within it. Such a message says nothing but that.
@@ -63,12 +64,15 @@ def url(region: str, account_id: str, name: str) -> str:
 
 
 def node_queue_policy(bucket: str, region: str, account_id: str, name: str) -> Document:
-    """Nodes read what was submitted and take out what they have seen; they submit nothing."""
+    """Nodes read what was submitted, take out what they have seen, and say when they leave it; they submit nothing.
+
+    A message brings nodes, and no work: what runs is in the bucket.
+    """
     return document(
         {"Effect": "Allow", "Action": "oss:GetObject", "Resource": objects(bucket, layout.QUEUE)},
         {
             "Effect": "Allow",
-            "Action": ["mns:DeleteMessage", "mns:ReceiveMessage"],
+            "Action": ["mns:DeleteMessage", "mns:ReceiveMessage", "mns:SendMessage"],
             "Resource": queue_arn(region, account_id, name),
         },
     )
@@ -85,10 +89,15 @@ def submitting(region: str, account_id: str, bucket: str, key_id: str, name: str
     """Statements for those who put runs into the queue, with code and record, and end them.
 
     What is submitted runs on nodes, and can do what nodes can. That nothing is changed there, RAM can't hold them to:
-    OSS has no condition for objects that are there already. The bucket keeps what is written over.
+    OSS has no condition for objects that are there already. The bucket keeps what is written over. Who puts something
+    only if it isn't there asks for it first (`trainer/store.py`), which takes leave to read it, code as well.
     """
     return (
-        {"Effect": "Allow", "Action": "oss:GetObject", "Resource": objects(bucket, layout.QUEUE)},
+        {
+            "Effect": "Allow",
+            "Action": "oss:GetObject",
+            "Resource": [*objects(bucket, layout.QUEUE), *keys(bucket, layout.code("*"))],
+        },
         {
             "Effect": "Allow",
             "Action": "oss:PutObject",

@@ -150,21 +150,6 @@ def node_policy(bucket: str, key_id: str) -> Document:
     )
 
 
-def harden_policy(cluster: str) -> Document:
-    """What a node needs so that it can have its own metadata service take tokens alone (`Plan.hardens_itself`).
-
-    It holds for the cluster's nodes, as RAM can't say "itself" (ECS API, ModifyInstanceMetadataOptions).
-    """
-    return document(
-        {
-            "Effect": "Allow",
-            "Action": "ecs:ModifyInstanceMetadataOptions",
-            "Resource": "acs:ecs:*:*:instance/*",
-            "Condition": {"StringEquals": {f"acs:ResourceTag/{CLUSTER_TAG}": cluster}},
-        }
-    )
-
-
 def data_node_policy(bucket: str, key_id: str) -> Document:
     """What a data node may do: read bundles and datasets, write what it says of itself, with the data key.
 
@@ -235,11 +220,7 @@ def declare_identity(
     plan: Plan, bucket: pulumi.Output[str], key_id: pulumi.Output[str], child: pulumi.ResourceOptions
 ) -> Identity:
     """Declare the nodes' role."""
-    identity = _identity(plan, plan.pool, node_policy, bucket, key_id, child)
-    if plan.hardens_itself:
-        policy = pulumi.Output.from_input(harden_policy(plan.name))
-        identity.ready.extend(attach(plan, "harden", identity.name, policy, child))
-    return identity
+    return _identity(plan, plan.pool, node_policy, bucket, key_id, child)
 
 
 def declare_data_identity(
@@ -277,16 +258,18 @@ def attach(
     role_name: pulumi.Input[str],
     policy: pulumi.Output[Document],
     child: pulumi.ResourceOptions,
+    called: pulumi.Output[str] | None = None,
 ) -> list[pulumi.Resource]:
     """Declare a policy, named `<cluster>-<suffix>`, and that the role has it: RAM has no policies inside of roles.
 
     A policy is forced away with its older versions, of which RAM keeps five, and a new one drops the oldest
-    (provider's `ram.Policy`, `rotate_strategy`). Returns what must be there before the role has it.
+    (provider's `ram.Policy`, `rotate_strategy`). RAM knows it as `called`, else by a `unique` name. Returns what must
+    be there before the role has it.
     """
     name = f"{plan.name}-{suffix}"
     made = alicloud.ram.Policy(
         name,
-        policy_name=unique(name, child),
+        policy_name=called or unique(name, child),
         description=f"Permissions of cluster {plan.name}: {suffix}",
         policy_document=policy.apply(json.dumps),
         rotate_strategy="DeleteOldestNonDefaultVersionWhenLimitExceeded",
@@ -327,15 +310,23 @@ def unique(name: str, child: pulumi.ResourceOptions) -> pulumi.Output[str]:
     """The name with seven digits that follow from account, project and stack: for what is there once in an account.
 
     The provider names nothing whose `name` is deprecated (pulumi-terraform-bridge, `applyDefaults`), and RAM's roles
-    and policies, keys' aliases and more have only that, or another property.
+    and policies, keys' aliases and more have only that, or another property. What `kept` leaves behind still has its
+    name when the stack is made again: that is named `beside` something.
     """
     place = f"{pulumi.get_project()}/{pulumi.get_stack()}/{name}"
-
-    def named(account_id: str) -> str:
-        return f"{name}-{hashlib.sha256(f'{account_id}/{place}'.encode()).hexdigest()[:7]}"
-
-    made: pulumi.Output[str] = account(child).apply(named)
+    made: pulumi.Output[str] = account(child).apply(lambda account_id: numbered(name, f"{account_id}/{place}"))
     return made
+
+
+def beside(name: str, other: pulumi.Output[str]) -> pulumi.Output[str]:
+    """The name with seven digits that follow from another one, which is new each time and all the cloud's."""
+    made: pulumi.Output[str] = other.apply(lambda known: numbered(name, f"{known}/{name}"))
+    return made
+
+
+def numbered(name: str, whole: str) -> str:
+    """The name with seven digits that follow from `whole`."""
+    return f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:7]}"
 
 
 def document(*statements: Document) -> Document:

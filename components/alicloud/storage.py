@@ -55,8 +55,8 @@ class Storage:
 
     bucket: alicloud.oss.Bucket
     claims: alicloud.oss.Bucket
-    """Named `<bucket>-claims`: objects that are created only if absent, which OSS can't promise where versions are
-    kept ("PutObject", `x-oss-forbid-overwrite`)."""
+    """Named `<bucket>-claims`: objects that are created only if absent, with all that is in them (outcomes, records,
+    users' code), which OSS can't promise where versions are kept ("PutObject", `x-oss-forbid-overwrite`)."""
     key_id: pulumi.Output[str]
     """Of the key that encrypts both."""
     ready: list[pulumi.Resource]
@@ -223,7 +223,9 @@ def declare_bucket(plan: Plan, key_id: pulumi.Output[str], child: pulumi.Resourc
         *_govern(plan, name, bucket, bucket.bucket.apply(bucket_policy), options),
         *_govern(plan, beside, claims, called.apply(bucket_policy), options),
     ]
-    # What a claim says holds: no policy of RAM can ask for `x-oss-forbid-overwrite`, as one of IAM can for its like.
+    # What a claim says holds once it is there: no policy of RAM can ask for `x-oss-forbid-overwrite`, as one of IAM can
+    # for its like. Of uploads at the same moment to a key that isn't there yet, this stops none (OSS API,
+    # `PutBucketOverwriteConfig`): that one of them is first takes the header, which all of ours send.
     ready.append(alicloud.oss.BucketOverwriteConfig(beside, bucket=called, rules=[{"action": "forbid"}], opts=options))
     if any(rule.class_ == "instant-archive" for rule in stored.cold):
         # Else an Archive object is read only once it was restored, as one of ColdArchive is.

@@ -97,13 +97,28 @@ def test_only_alarms_that_are_on_and_whose_names_begin_so_count(api: Rpc, person
     assert person.alarms("c1-failed-nodes-") == ["c1-failed-nodes-1", "c1-failed-nodes-2"]
 
 
+def test_a_group_tells_of_how_many_nodes_it_is_to_be(api: Rpc, person: Alicloud) -> None:
+    """Zero is all that its breaker leaves."""
+    api.actions["DescribeScalingInstances"] = instances()
+    api.actions["DescribeScalingGroups"] = groups({"CreationTime": "2026-11-30T10:00Z", "DesiredCapacity": 0})
+    assert (person.group(GROUP).wanted, person.group(GROUP).stopped) == (0, False)
+
+
+def test_a_group_that_is_not_suspended_is_not_resumed(api: Rpc, person: Alicloud) -> None:
+    api.actions["ModifyScalingGroup"] = lambda _: {}
+    api.actions["DescribeScalingGroups"] = groups({"DesiredCapacity": 0})
+    person.resume(GROUP, 2)
+    assert [name for name, _ in api.asked] == ["DescribeScalingGroups", "ModifyScalingGroup"]
+
+
 @pytest.mark.parametrize(("wanted", "set_to"), [(0, "2"), (5, None), (None, "2")])
 def test_a_group_launches_again_at_the_size_that_was_asked_for_meanwhile(
     api: Rpc, person: Alicloud, wanted: int | None, set_to: str | None
 ) -> None:
     api.actions["ResumeProcesses"] = lambda _: {}
     api.actions["ModifyScalingGroup"] = lambda _: {}
-    api.actions["DescribeScalingGroups"] = groups({"DesiredCapacity": wanted})
+    suspended = {"SuspendedProcess": ["ScaleOut"]}
+    api.actions["DescribeScalingGroups"] = groups({"DesiredCapacity": wanted, "SuspendedProcesses": suspended})
     person.resume(GROUP, 2)
     asked = dict(api.asked)
     assert (asked["ResumeProcesses"]["ScalingGroupId"], asked["ResumeProcesses"]["Process.1"]) == (GROUP, "ScaleOut")
@@ -220,6 +235,18 @@ def test_people_reach_the_bucket_at_its_public_address_with_their_own_credential
     assert "of-aws" not in signed
 
 
+def test_people_within_the_regions_network_reach_the_bucket_there(
+    person: Alicloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New accounts reach it in no other way in regions of mainland China."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TRAINWRIGHT_OSS_INTERNAL", "1")
+    store = person.store("data")
+    assert isinstance(store, S3Store)
+    assert store.client.meta.endpoint_url == f"https://s3.oss-{REGION}-internal.aliyuncs.com"
+
+
 def test_a_bucket_is_opened_by_nobody_with_the_way_to_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "found", lambda *_: None)
     with pytest.raises(Refused, match="Sign in to Alibaba Cloud"):
@@ -230,6 +257,7 @@ def test_each_cloud_has_its_own_account_and_advice() -> None:
     assert isinstance(account("alicloud", REGION), Alicloud)
     assert not isinstance(account("aws", "us-west-2"), Alicloud)
     for url, code, expected in (("oss://b/k", "InvalidAccessKeyId", "Sign in to Alibaba Cloud"),
+                                ("oss://b/k", "PublicEndpointForbidden", "Do this on an ECS instance in"),
                                 ("s3://b/k", "ExpiredToken", "Sign in to AWS")):  # fmt: skip
         from botocore.exceptions import ClientError
 

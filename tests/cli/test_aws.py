@@ -53,8 +53,8 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_instances_on_their_way_out_are_not_counted(groups: list[dict[str, Any]]) -> None:
     states = {"i-1": "InService", "i-2": "Terminating:Wait", "i-3": "Pending", "i-4": "Terminated"}
     instances = [{"InstanceId": name, "LifecycleState": state} for name, state in states.items()]
-    groups.append({"CreatedTime": datetime.fromtimestamp(9.0, UTC), "Instances": instances})
-    assert aws.Aws("us-west-2").group("g") == Group(9.0, frozenset({"i-1", "i-3"}))
+    groups.append({"CreatedTime": datetime.fromtimestamp(9.0, UTC), "Instances": instances, "DesiredCapacity": 4})
+    assert aws.Aws("us-west-2").group("g") == Group(9.0, frozenset({"i-1", "i-3"}), wanted=4)
 
 
 def test_a_group_that_is_gone_has_no_instances(groups: list[dict[str, Any]]) -> None:

@@ -195,6 +195,23 @@ def test_a_plan_of_which_nothing_was_recorded_complies_with_nothing(
     assert seen == [("--policy-pack", {"TRAINWRIGHT_FORESEEN": "1"})]
 
 
+def test_what_is_wrong_with_a_stacks_file_is_said_at_once_and_by_no_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "Pulumi.yaml").write_text("name: mine\n")
+    keys = ("cloud: alicloud", "region: [cn-hangzhou]", "regoin: x")
+    text = "\n".join(["config:", *(f"  trainwright:{key}" for key in keys)])
+    (tmp_path / "stacks" / "Pulumi.prod.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(preview, "plan_in", lambda *_, **__: pytest.fail("the engine was asked"))
+    with pytest.raises(Refused) as refused:
+        judged(Wanted("prod"))
+    said = str(refused.value)
+    assert all(f"\n  {path}: " in said for path in ("region", "regoin", "nodes", "network", "job"))
+    assert refused.value.code == 2
+
+
 @pytest.mark.engine
 def test_a_shipped_stack_is_judged_whole_by_the_real_engine(tmp_path: Path) -> None:
     """Nothing but a secret that nobody sealed is unknown: ids and ARNs stand in policies as a creation gives them."""

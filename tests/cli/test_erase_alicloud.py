@@ -20,6 +20,7 @@ from rich.console import Console
 
 from cli import alicloud as account_of
 from cli import oss as client
+from cli.erasure import alicloud as erasing
 from cli.erasure import certificate, erase
 from cli.erasure.alicloud import Alicloud
 from cli.erasure.clouds import asked_for
@@ -29,7 +30,7 @@ from cli.erasure.scope import Mirror, Scope, Upload, Version, found
 from cli.errors import Refused
 from tests.cli.alibaba import PERSON, Bucket, Oss, Rpc, served
 from trainer import alicloud as trainer_alicloud
-from trainer import layout
+from trainer import dialects, layout
 from trainer.node.queue import ERASED, Turn
 
 REGION = "cn-hangzhou"
@@ -123,7 +124,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         monkeypatch.delenv(name, raising=False)
     with served(oss) as oss_url, served(api) as api_url:
         monkeypatch.setenv(trainer_alicloud.ENDPOINT, api_url)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", oss_url)
+        monkeypatch.setenv(dialects.ENDPOINT, oss_url)
         yield Account(oss, api, Alicloud(account_of.Alicloud(REGION), oss_url))
 
 
@@ -412,3 +413,15 @@ def test_a_replica_that_is_away_is_told_and_the_same_command_goes_on_later(
     account.oss.buckets["copy"].put("runs/gpt-1/x")
     assert erase(Scope("run", "gpt-1"), CLUSTER, account.cloud, console, tmp_path / "2", sure=True) == 0
     assert account.oss.buckets["copy"].keys == []
+
+
+@pytest.mark.parametrize(("internal", "inside"), [("", ""), ("1", REGION)])
+def test_oss_is_reached_within_the_stacks_region_where_the_environment_says_that_this_is_there(
+    monkeypatch: pytest.MonkeyPatch, internal: str, inside: str
+) -> None:
+    """New accounts reach it in no other way in regions of mainland China."""
+    found: list[str] = []
+    monkeypatch.setattr(erasing, "Oss", lambda *_, inside, **__: found.append(inside))
+    monkeypatch.setenv("TRAINWRIGHT_OSS_INTERNAL", internal)
+    Alicloud(account_of.Alicloud(REGION))
+    assert found == [inside]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -56,6 +57,31 @@ def test_a_key_arrives_as_it_is(cloud: Served, client: oss.Oss, key: str) -> Non
     client.ask("cn-hangzhou", "PUT", "data", key, body=b"x")
     assert cloud.buckets["data"].keys == [key]
     assert client.ask("cn-hangzhou", "GET", "data", key).body == b"x"
+
+
+@pytest.mark.parametrize(
+    ("inside", "region", "host"),
+    [
+        ("", "cn-hangzhou", "data.oss-cn-hangzhou.aliyuncs.com"),
+        ("cn-hangzhou", "cn-hangzhou", "data.oss-cn-hangzhou-internal.aliyuncs.com"),
+        ("cn-hangzhou", "cn-beijing", "data.oss-cn-beijing.aliyuncs.com"),
+    ],
+)
+def test_a_bucket_is_reached_within_its_regions_network_from_there_alone(
+    monkeypatch: pytest.MonkeyPatch, inside: str, region: str, host: str
+) -> None:
+    asked: list[str] = []
+
+    class Session:
+        def __init__(self, **_: Any) -> None: ...
+
+        def send(self, request: Any) -> Any:
+            asked.append(request.url)
+            return SimpleNamespace(status_code=200, headers={}, content=b"")
+
+    monkeypatch.setattr(oss, "URLLib3Session", Session)
+    oss.Oss(Fixed(PERSON), at_once=1, inside=inside).ask(region, "GET", "data", "a b")
+    assert asked == [f"https://{host}/a%20b"]
 
 
 def test_a_refusal_tells_its_code_also_where_there_is_no_body(client: oss.Oss) -> None:

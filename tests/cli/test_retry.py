@@ -241,7 +241,7 @@ def alibaba(store, monkeypatch):
         "ResumeProcesses": lambda asked: suspended.remove(asked["Process.1"]) or {},
         "ModifyScalingGroup": lambda asked: group.update(DesiredCapacity=int(asked["DesiredCapacity"])) or {},
     }
-    api.group = group
+    api.group, api.suspended = group, suspended
     monkeypatch.setattr(boto3, "client", lambda *_, **__: pytest.fail("AWS was asked"))
     monkeypatch.setattr(Workspace, "run", lambda *_: ("r-1", store))
     monkeypatch.setattr(Workspace, "account", Alicloud("cn-hangzhou", Fixed(PERSON)))
@@ -267,3 +267,43 @@ def test_a_fleet_on_alibaba_cloud_is_not_resumed_while_its_breaker_is_on(alibaba
         _retried()
     assert alibaba.group["DesiredCapacity"] == 0
     assert store.exists(layout.OUTCOME)
+
+
+def test_a_fleet_that_its_breaker_set_to_zero_comes_back_though_nothing_is_suspended_there(alibaba, store):
+    """As it leaves one on Alibaba Cloud: no alarm there can suspend launches."""
+    alibaba.suspended.clear()
+    assert _retried().startswith("The fleet launches nodes again. Follow it")
+    assert alibaba.group["DesiredCapacity"] == 2
+    with pytest.raises(Refused, match="has not ended"):
+        _retried()
+
+
+def test_a_failed_run_on_a_fleet_at_zero_gets_nodes_again(alibaba, store):
+    """With its end, nothing was left that waits: without a size of its own it would wait for ever."""
+    alibaba.suspended.clear()
+    ended(store, succeeded=False)
+    assert "its failure is put aside, and 0 nodes will be replaced. The fleet launches nodes again." in _retried()
+    assert alibaba.group["DesiredCapacity"] == 2
+
+
+def test_a_fleet_at_zero_is_not_started_while_its_breaker_is_on(alibaba, store):
+    alibaba.suspended.clear()
+    alibaba.on = [f"{breaker_name('c1')}-1a2b3c4"]
+    with pytest.raises(Refused, match=r"alarm c1-failed-nodes-1a2b3c4 is on"):
+        _retried()
+    assert alibaba.group["DesiredCapacity"] == 0
+
+
+def test_a_fleet_that_is_idle_at_zero_stays_there_as_nothing_waits_unless_a_queue_has_more(
+    alibaba, store, tmp_path, monkeypatch
+):
+    alibaba.suspended.clear()
+    ended(store, succeeded=True)
+    with pytest.raises(Refused, match="is done"):
+        _retried()
+    assert alibaba.group["DesiredCapacity"] == 0
+    submitted = FileStore(tmp_path / "submitted")
+    monkeypatch.setattr(Workspace, "own", "r-1")
+    monkeypatch.setattr(Workspace, "run", lambda _, run="": (run or "r-2", store if run else submitted))
+    assert _retried().startswith("The fleet launches nodes again. Follow it")
+    assert (alibaba.group["DesiredCapacity"], store.exists(layout.OUTCOME)) == (2, True)

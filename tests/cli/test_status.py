@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from cli import status
+from cli.account import Group
 
 
 def printed(history: Any, now: float, alive: Collection[str] | None = None, *, stopped: bool = False) -> str:
@@ -146,6 +147,27 @@ def test_b8_b9_a_stopped_fleet_is_said_with_its_reason_and_what_brings_it_back(p
         assert "the run stands still" not in text
     assert status.as_json(prefix.history(), now=prefix.began, stopped=True)["stopped"] is True
     assert status.as_json(prefix.history(), now=prefix.began)["stopped"] is False
+
+
+def test_b8_b9_a_fleet_at_zero_is_stopped_where_its_newest_boots_failed_and_idle_or_asleep_where_not(
+    prefix: Any,
+) -> None:
+    """A breaker on Alibaba Cloud suspends nothing: neither does what has a fleet rest."""
+    zero, some = Group(0.0, frozenset(), wanted=0), Group(0.0, frozenset({"i-1"}), wanted=2)
+    _failing(prefix)
+    assert status.is_stopped(prefix.history(), zero)
+    assert not status.is_stopped(prefix.history(), some)
+    assert status.is_stopped(prefix.history(), Group(0.0, frozenset(), stopped=True, wanted=2))
+    prefix.boot("i-9", 500.0)
+    assert not status.is_stopped(prefix.history(), zero), "by a schedule, or by hand: the newest node had booted"
+
+
+def test_b8_b9_a_fleet_at_zero_after_its_run_has_ended_is_idle(prefix: Any) -> None:
+    history = prefix.eventful()
+    _failing(prefix, at=900.0)
+    history.refresh()
+    assert history.outcome
+    assert not status.is_stopped(history, Group(0.0, frozenset(), wanted=0))
 
 
 def test_a_run_that_is_done_hides_no_stopped_fleet(prefix: Any) -> None:

@@ -32,6 +32,7 @@ def test_nobodys_own_credentials_with_alibaba_cloud_reach_the_embedded_one() -> 
     assert credentials.found(left, lambda *_: pytest.fail("took a role")) == Credentials("local", "local")
     assert "mine" not in left.values()
     assert left["TRAINWRIGHT_ALICLOUD_ENDPOINT"].startswith(f"{ENDPOINT}/")
+    assert left["TRAINWRIGHT_OSS_ENDPOINT"] == ENDPOINT
 
 
 def test_boto3_finds_the_embedded_cloud_whatever_else_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
@@ -66,6 +67,7 @@ def test_boto3_finds_the_embedded_cloud_whatever_else_is_set(monkeypatch: pytest
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:4711"}, "AWS_ENDPOINT_URL"),
         ({"AWS_ENDPOINT_URL": "http://localhost:4711"}, "AWS_ENDPOINT_URL"),
         ({"TRAINWRIGHT_ALICLOUD_ENDPOINT": "http://127.0.0.1:4711/x"}, "TRAINWRIGHT_ALICLOUD_ENDPOINT"),
+        ({"TRAINWRIGHT_OSS_ENDPOINT": "http://127.0.0.1:4711"}, "TRAINWRIGHT_OSS_ENDPOINT"),
     ],
 )
 def test_a_shell_that_leads_to_an_embedded_cloud_is_known_by_what_was_set_there(given, sign) -> None:

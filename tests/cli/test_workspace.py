@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cli import engine
 from cli.alicloud import Alicloud
 from cli.aws import Aws
 from cli.errors import Refused
@@ -49,7 +50,7 @@ def test_a_stacks_own_cloud_is_asked_in_its_region(
 
 
 def test_a_cloud_that_there_is_not_is_refused_in_words(project: Path) -> None:
-    with pytest.raises(Refused, match=r"Pulumi.prod.yaml: cloud: there is no cloud 'alibaba'\. .*alicloud"):
+    with pytest.raises(Refused, match=r"^stacks/Pulumi.prod.yaml: cloud: there is no cloud 'alibaba'\. .*alicloud"):
         _ = stack(project, "prod", cloud="alibaba", region="cn-hangzhou").account
 
 
@@ -74,3 +75,13 @@ def test_a_local_stack_of_alibaba_cloud_leads_to_the_embedded_one_as_nobody(
     assert account.person.credentials() == alicloud.Credentials("local", "local")
     assert os.environ[alicloud.ENDPOINT].startswith(running.endpoint)
     assert "ALICLOUD_ACCESS_KEY" not in os.environ
+
+
+def test_who_has_no_login_is_told_how_to_get_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new user has followed all but that line, and has no CLI on the path to follow it by."""
+    said = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
+    monkeypatch.setattr(engine, "run", lambda *_, **__: engine.Ended(3, "", said, interrupted=False))
+    workspace = stack(project, "prod", region="us-west-2")
+    monkeypatch.setattr(Workspace, "environment", {})
+    with pytest.raises(Refused, match=r"no login.*`pulumi login`.*trainwright env --stack prod.*then try again$"):
+        _ = workspace.outputs

@@ -45,7 +45,7 @@ def _refused(values, changes):
         (ENDPOINTS | TCP | POOL, "configuration", True),
         (ENDPOINTS | TCP | {"nodes.confidential": "tdx"}, "configuration", True),
         (ENDPOINTS | TCP | MIXED, "template", False),
-        ({}, "configuration", False),
+        ({}, "configuration", True),
         (TCP, "template", False),
     ],
     ids=str,
@@ -54,14 +54,14 @@ def test_only_a_configuration_has_erdma_pools_or_tdx_and_its_nodes_see_that_toke
     ali, changes, source, itself
 ):
     plan = _plan(ali, changes)
-    assert (plan.pool.source, plan.hardens_itself) == (source, itself)
+    assert (plan.pool.source, plan.checks_tokens) == (source, itself)
     assert node_config(plan, "b", "k", "s").get("harden", False) is itself
 
 
 def test_on_aws_all_comes_from_a_template_that_enforces_tokens(stack):
     for changes in ({}, {"nodes.type": "p4d.24xlarge", "job.batch": 32}):
         plan = _plan(stack, changes)
-        assert (plan.pool.source, plan.hardens_itself, plan.pool.refreshes) == ("template", False, True)
+        assert (plan.pool.source, plan.checks_tokens, plan.pool.refreshes) == ("template", False, True)
         assert not {"harden", "tdx"} & node_config(plan, "b", "k", "s").keys()
 
 
@@ -73,9 +73,9 @@ def test_data_nodes_are_from_a_template_whatever_the_others_are_from(ali):
 @pytest.mark.parametrize(
     ("changes", "path", "added"),
     [
-        (ENDPOINTS, "nodes.fabric", "eRDMA, metadata tokens"),
+        (ENDPOINTS, "nodes.fabric", "eRDMA and metadata tokens"),
         (ENDPOINTS | TCP | POOL, "nodes.reservation", "metadata tokens"),
-        (ENDPOINTS | TCP | {"nodes.confidential": "tdx"}, "nodes.confidential", "TDX, metadata tokens"),
+        (ENDPOINTS | TCP | {"nodes.confidential": "tdx"}, "nodes.confidential", "TDX and metadata tokens"),
     ],
     ids=str,
 )
@@ -264,6 +264,19 @@ def test_a_lock_where_oss_has_none_is_refused(ali):
     assert "audit.lock: OSS has no retention policies in us-east-1. Choose governance, or another region" in _refused(
         ali, there
     )
+
+
+# ---- where it is
+
+
+@pytest.mark.parametrize(
+    ("region", "said"),
+    [("cn-hangzhou", True), ("cn-beijing", True), ("cn-hongkong", False), ("ap-southeast-1", False)],
+)
+def test_where_oss_refuses_new_accounts_from_outside_it_is_said_what_to_do(ali, region, said):
+    lines = _said(ali, TCP | {"region": region, "network.zones": [f"{region}-b"]}, "region")
+    assert len(lines) == said
+    assert all(line.endswith(f"on an ECS instance in {region}, with TRAINWRIGHT_OSS_INTERNAL=1") for line in lines)
 
 
 def test_nothing_of_all_this_is_said_of_aws(stack):

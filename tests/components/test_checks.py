@@ -2,6 +2,7 @@
 
 import pytest
 
+from components import checks
 from components.catalog import find, instance_types
 from components.checks import LONGEST_NAME, judge, review
 from components.findings import Finding, Invalid, Severity
@@ -158,3 +159,37 @@ def test_tags_are_judged_by_the_limits_of_their_own_cloud(stack, ali):
         (ali, {"aws:team": "x", "k" * 64: "x" * 128, **{f"k{index}": "x" for index in range(6)}}),
     ):
         assert review("c1", parse(values({"tags": tags, "nodes.fabric": "tcp"})))
+
+
+def _lines(values):
+    with pytest.raises(Invalid) as refused:
+        judge("c1", values)
+    return [str(finding) for finding in refused.value.findings]
+
+
+def test_one_wrong_entry_of_a_list_hides_nothing_else(stack):
+    wrong = {"audit.emails": ["nobody"], "nodes.min": 9, "tags": {"aws:a": "b"}}
+    assert [line.split(": ")[0] for line in _lines(stack(wrong))] == ["audit.emails.0", "tags.aws:a", "nodes.min"]
+
+
+def test_an_entry_of_the_wrong_form_is_told_what_the_list_is_of(stack):
+    (line,) = _lines(stack({"audit.emails": ["nobody"]}))
+    assert "Who is told of alarms" in line
+
+
+def test_an_unknown_cloud_is_said_alone_and_judged_as_none(stack):
+    values = stack({"cloud": "alibaba", "nodes.type": "ecs.g8i.large", "nodes.image": "m-t4n0123456789abcdefgh"})
+    (line,) = _lines(values)
+    assert line.startswith("cloud: 'alibaba' is not one of")
+
+
+def test_another_clouds_type_is_refused_once(stack):
+    lines = [line for line in _lines(stack({"nodes.type": "ecs.g8i.large"})) if line.startswith("nodes.type")]
+    assert len(lines) == 1
+    assert "cloud is aws" in lines[0]
+
+
+def test_a_path_that_only_begins_alike_is_no_part_of_another():
+    assert checks._nested("nodes.type", "nodes")
+    assert checks._nested("network.zones", "network.zones.0")
+    assert not checks._nested("nodes.type_x", "nodes.type")

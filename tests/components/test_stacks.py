@@ -17,7 +17,7 @@ no source."""
 SAID = {
     "local-alicloud": {"nodes.failed_boots", "nodes.type"},
     "prod-ap-singapore": OF_ALIBABA | {"scaling", "scaling.queue", "nodes.failed_boots", "nodes.capacity"},
-    "prod-cn-hangzhou": OF_ALIBABA | {"security.operators", "network.zones"},
+    "prod-cn-hangzhou": OF_ALIBABA | {"region", "security.operators", "network.zones"},
 }
 """What is warned of, by path: where Alibaba Cloud, or its provider, differs from what the file asks for."""
 
@@ -42,7 +42,7 @@ def test_there_are_stacks_of_both_clouds():
 def test_a_stack_of_alibaba_cloud_has_erdma_guarded_metadata_and_a_record(name):
     (file,) = (file for file in STACKS if file.name == f"Pulumi.{name}.yaml")
     plan, _ = judge(name, stack_values(file))
-    assert (plan.pool.fabric, plan.pool.source, plan.hardens_itself) == ("erdma", "configuration", True)
+    assert (plan.pool.fabric, plan.pool.source, plan.checks_tokens) == ("erdma", "configuration", True)
     assert plan.spec.production
     assert plan.spec.audit.enabled
 

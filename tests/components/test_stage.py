@@ -141,6 +141,7 @@ class Node:
             "TRAINWRIGHT_ALICLOUD_ENDPOINT": self.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.url,
             "AWS_ENDPOINT_URL": self.url,
+            "TRAINWRIGHT_OSS_ENDPOINT": self.url,
             "PYTHONPATH": str(self.modules),
         }
         elsewhere = self.root / "elsewhere"
@@ -400,6 +401,8 @@ def test_many_workers_that_ask_for_credentials_at_once_are_not_turned_away():
 def test_systemd_itself_finds_nothing_wrong_with_the_unit(tmp_path):
     (tmp_path / "trainwright.service").write_text(_unit())
     (tmp_path / "trainwright.slice").write_text(_scope()["SLICE"])
+    failed = _scope()["FAILED_UNIT"].format(python="/bin/sh", config="/node.json", code="/opt/trainwright/0")
+    (tmp_path / "trainwright-failed.service").write_text(failed)
     units = [str(path) for path in tmp_path.iterdir()]
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], check=False, capture_output=True, text=True, timeout=60
@@ -446,7 +449,9 @@ def test_one_stage_boots_nodes_of_both_clouds(ecs):
 
 
 def test_oss_is_asked_within_the_regions_network_with_s3s_signature(monkeypatch):
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    """Wherever the environment has S3: what answers there is not to get a node's token."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("TRAINWRIGHT_OSS_ENDPOINT", raising=False)
     scope = _scope(cloud="alicloud")
     request = scope["signed"]("b-1", "bundles/x.tar", "cn-hangzhou", CREDENTIALS)
     assert request.full_url == "https://b-1.s3.oss-cn-hangzhou-internal.aliyuncs.com/bundles/x.tar"
@@ -497,8 +502,30 @@ def test_a_service_that_fails_for_good_is_counted_before_it_shuts_down(node, mon
     assert own["OnFailure"] == ["trainwright-failed.service"]
     assert "StartLimitAction" not in own, "it would shut down before anything is told"
     assert "ExecStopPost" not in own
-    config = node.root / "etc/trainwright/node.json"
-    assert told["ExecStart"] == [f"{sys.executable} -m trainer.node.failed {config}"]
-    assert told["ExecStopPost"] == ["systemctl --no-block poweroff"], "whether or not it could be told"
+    assert "ExecStopPost" not in told, "it would shut down a node whose agent is to be started again"
     assert told["Environment"][0].startswith("PYTHONPATH=")
     assert int(told["TimeoutStartSec"][0]) <= 60
+    config = node.root / "etc/trainwright/node.json"
+    assert f"timeout -k 5 20 {sys.executable} -m trainer.node.failed {config}; " in told["ExecStart"][0]
+
+
+@pytest.mark.parametrize("state", ["failed", "activating"])
+@pytest.mark.parametrize("python", ["/bin/true", "/bin/false"])
+def test_an_agent_that_is_to_be_started_again_is_no_failed_boot(tmp_path, state, python):
+    """Newer versions of systemd run `OnFailure` at each crash, before they start the agent again (systemd#33710)."""
+    unit = _scope(failed=QUEUE)["FAILED_UNIT"].format(python=python, config="/node.json", code="/code")
+    (command,) = _settings(unit)["ExecStart"]
+    assert not {"$", "%"} & set(command), "systemd's own"
+    called = tmp_path / "called"
+    for tool, does in (
+        ("systemctl", f'[ "$1" = is-failed ] && exit {0 if state == "failed" else 3}'),
+        ("timeout", 'shift 3; exec "$@"'),
+    ):
+        (tmp_path / tool).write_text(f'#!/bin/sh\necho {tool} "$@" >> {called}\n{does}\nexit 0\n')
+        (tmp_path / tool).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(shlex.split(command), check=False, env=environment, timeout=10)
+    asked, *then = called.read_text().splitlines()
+    assert (done.returncode, asked) == (0, "systemctl is-failed -q trainwright")
+    told = [f"timeout -k 5 20 {python} -m trainer.node.failed /node.json", "systemctl --no-block poweroff"]
+    assert then == (told if state == "failed" else []), "whether or not it could be told"

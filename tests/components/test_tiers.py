@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from components.checks import review
 from components.cost import cost
 from components.findings import Invalid, Severity
+from components.oss import ADDRESSES
 from components.plan import decide
 from components.spec import parse
-from components.tiers import RESTORED, live, overlap
+from components.tiers import COLDER, RESTORED, live, overlap
 
 ENDED = "runs/gpt-0a1b2c3d/"
 
@@ -268,3 +269,40 @@ def test_that_only_colder_classes_follow_is_said_of_the_right_store(ali):
     rules = _cold(("runs/old-0a1b2c3d/", 10, "archive"), ("runs/old-0a1b2c3d/", 300, "infrequent"))
     (line,) = _nas(ali, rules)
     assert "; OSS moves objects to colder classes only" in line
+
+
+def _where(region, zone):
+    return {"region": region, "network.zones": [zone]}
+
+
+@pytest.mark.parametrize(
+    ("region", "zone"),
+    [("eu-central-1", "eu-central-1a"), ("cn-hongkong", "cn-hongkong-b"), ("cn-heyuan", "cn-heyuan-b")],
+)
+def test_a_class_that_oss_does_not_have_in_the_region_is_refused_before_up_is(ali, region, zone):
+    """OSS would refuse the bucket's rules: 0013-00000108."""
+    rules = _cold(("datasets/older/", 10, "archive"), ("datasets/old/", 10, "deep-archive"))
+    assert _nas(ali, rules | _where(region, zone)) == [
+        f"storage.cold.1.class: OSS has no deep-archive in {region}. Choose archive, which costs more to keep"
+    ]
+
+
+@pytest.mark.parametrize(("region", "zone"), [("ap-southeast-1", "ap-southeast-1a"), ("cn-hangzhou", "cn-hangzhou-b")])
+@pytest.mark.parametrize("kind", COLDER)
+def test_where_oss_has_a_class_it_is_taken(ali, region, zone, kind):
+    review("c1", parse(ali(TCP | _cold(("datasets/old/", 10, kind)) | _where(region, zone))))
+
+
+COLD_ARCHIVE = """cn-hangzhou cn-shanghai cn-qingdao cn-beijing cn-zhangjiakou cn-huhehaote cn-wulanchabu cn-shenzhen
+cn-heyuan cn-guangzhou cn-chengdu cn-hongkong us-west-1 us-east-1 ap-northeast-1 ap-southeast-1 ap-southeast-3
+ap-southeast-5 ap-southeast-6 eu-central-1 eu-west-1 me-east-1"""
+"""OSS error code 0013-00000105."""
+
+
+def test_every_region_that_a_cluster_can_be_in_has_oss_cold_archive():
+    assert set(ADDRESSES) <= set(COLD_ARCHIVE.split())
+
+
+def test_s3_has_its_classes_everywhere(stack):
+    changes = _cold(("datasets/old/", 10, "deep-archive")) | _where("eu-central-1", "eu-central-1a")
+    assert _refused(stack, changes) == []

@@ -147,7 +147,7 @@ def test_a_node_finds_its_cloud_hardens_and_has_five_minutes_notice(
     text = world.file(node, "environment")
     environment = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     assert "AWS_EC2_METADATA_SERVICE_ENDPOINT" not in environment
-    assert environment["AWS_ENDPOINT_URL"] == world.cloud.endpoint
+    assert environment["TRAINWRIGHT_OSS_ENDPOINT"] == world.cloud.endpoint
     monkeypatch.setenv(alicloud.ENDPOINT, environment["TRAINWRIGHT_ALICLOUD_ENDPOINT"])
     client = Client(environment["TRAINWRIGHT_ECS_METADATA"])
     assert client.identity().node == node

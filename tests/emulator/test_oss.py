@@ -114,7 +114,7 @@ def test_oss_tells_no_checksum_of_s3(made, world) -> None:
 def test_the_trainer_s_store_finds_what_it_counts_on(made, client, monkeypatch, world, tmp_path: Path) -> None:
     for name, value in (("ACCESS_KEY_ID", "k"), ("ACCESS_KEY_SECRET", "s"), ("REGION_ID", "cn-hangzhou")):
         monkeypatch.setenv(f"ALIBABA_CLOUD_{name}", value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", world.cloud.endpoint)
+    monkeypatch.setenv("TRAINWRIGHT_OSS_ENDPOINT", world.cloud.endpoint)
     bucket = made("store", versions=True)
     made("store-claims")
     store = S3Store(bucket, "runs/r", dialect=OSS)

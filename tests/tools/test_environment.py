@@ -49,6 +49,15 @@ def test_a_real_cloud_keeps_the_users_login_state_and_plugins():
     assert set(environment.own(BUILT)) == {"PATH", "PULUMI_SKIP_UPDATE_CHECK", "PULUMI_PYTHON_CMD"}
 
 
+def test_a_real_cloud_finds_our_language_host_where_the_cli_has_none(monkeypatch):
+    """Else `up` of a real stack ends with "no language plugin": the user's own plugins are not ours to add to."""
+    monkeypatch.setenv("PATH", "/usr/bin")
+    folders = environment.own(BUILT)["PATH"].split(os.pathsep)
+    assert Path(folders[1], LANGUAGE_HOST).is_file()
+    assert (folders[0], folders[2:]) == ("/cache/3.274.1/bin", ["/usr/bin"])
+    assert environment.own(OFFICIAL)["PATH"] == "/cache/3.274.1/bin:/usr/bin"
+
+
 def test_the_stand_ins_are_plugins_of_the_installed_sdks_versions(tmp_path):
     environment.prepare(tmp_path, OWN)
     assert plugins(tmp_path) == STAND_INS

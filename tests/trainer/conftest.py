@@ -45,7 +45,7 @@ def oss_bucket(oss: Oss, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> str
     """The name of a bucket with versions, which has a bucket of claims without, as a cluster's has."""
     boto3.client("s3").create_bucket(Bucket=f"{s3_bucket}-claims")
     oss.versioned.add(s3_bucket)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", oss.url)
+    monkeypatch.setenv("TRAINWRIGHT_OSS_ENDPOINT", oss.url)
     monkeypatch.setenv("ALIBABA_CLOUD_REGION_ID", "cn-hangzhou")
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "test")

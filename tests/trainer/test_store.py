@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
 
 from trainer import dialects, multipart
 from trainer.dialects import OSS
@@ -480,8 +482,10 @@ def test_an_upload_to_oss_goes_on_where_its_uploads_are_listed_and_begins_anew_w
 
 
 def test_oss_is_at_its_own_address_and_within_the_network_on_nodes(monkeypatch):
+    """Wherever boto3 is led for S3: that is not to get a request with a role's token."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv(dialects.ENDPOINT, raising=False)
     assert dialects.endpoint("cn-hangzhou") == "https://s3.oss-cn-hangzhou.aliyuncs.com"
     monkeypatch.setenv(dialects.INTERNAL, "1")
     assert dialects.endpoint("ap-southeast-1") == "https://s3.oss-ap-southeast-1-internal.aliyuncs.com"
@@ -491,6 +495,85 @@ def test_oss_is_at_its_own_address_and_within_the_network_on_nodes(monkeypatch):
     client = open_store("oss://b-1").client
     url = client.generate_presigned_url("get_object", {"Bucket": "b-1", "Key": "k"})
     assert url.startswith("https://b-1.s3.oss-cn-hangzhou-internal.aliyuncs.com/k?"), "the bucket in the host's name"
+
+
+def test_what_is_sent_to_oss_is_signed_with_its_content(monkeypatch):
+    """boto3 signs a part of an upload without its content where the connection has TLS."""
+    monkeypatch.delenv(dialects.ENDPOINT, raising=False)
+    monkeypatch.setenv("ALIBABA_CLOUD_REGION_ID", "cn-hangzhou")
+    for name in ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"):
+        monkeypatch.setenv(name, "test")
+    client, sent = open_store("oss://b-1").client, []
+
+    def answer(request, **_):
+        sent.append(request)
+        answered = AWSResponse(request.url, 200, {"ETag": '"e"'}, None)
+        answered._content = b""
+        return answered
+
+    client.meta.events.register("before-send.s3", answer)
+    told = {"Bucket": "b-1", "Key": "k", "Body": b"one", **dialects.OSS.proof(b"one")}
+    client.put_object(**told)
+    client.upload_part(**told, PartNumber=1, UploadId="u")
+    digest = hashlib.sha256(b"one").hexdigest().encode()
+    assert [request.headers["x-amz-content-sha256"] for request in sent] == [digest] * 2
+    assert all(request.url.startswith("https://b-1.s3.oss-cn-hangzhou.") for request in sent)
+
+
+def _meanwhile(store, monkeypatch, *changes):
+    """Have each of the changes happen just before a write of an object of the store's: the writer is slow."""
+    put, left = store.client.put_object, list(changes)
+
+    def slow(**call):
+        if call["Bucket"] == store.bucket and left:
+            left.pop(0)()
+        return put(**call)
+
+    monkeypatch.setattr(store.client, "put_object", slow)
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["of the first", "of the second"])
+def test_a_late_write_does_not_bring_back_what_was_deleted_on_oss(oss_bucket, monkeypatch, second):
+    """`retry` removes an outcome and its claim; a write that was under way would end the run again."""
+    store, other = open_store(f"oss://{oss_bucket}"), open_store(f"oss://{oss_bucket}")
+    if second:
+        store._claims.put("k", b"first")
+    _meanwhile(store, monkeypatch, lambda: other.delete("k"))
+    assert store.put("k", b"mine", if_absent=True) is not second
+    assert not other.exists("k")
+    assert other.put("k", b"anew", if_absent=True)
+
+
+def test_a_writer_that_may_delete_nothing_leaves_a_late_write_as_on_s3(oss_bucket, monkeypatch):
+    """As nodes, that delete no outcome."""
+    store, other = open_store(f"oss://{oss_bucket}"), open_store(f"oss://{oss_bucket}")
+    _meanwhile(store, monkeypatch, lambda: other.delete("k"))
+    refused = ClientError({"Error": {"Code": "AccessDenied"}}, "DeleteObject")
+    monkeypatch.setattr(store.client, "delete_object", lambda **_: (_ for _ in ()).throw(refused))
+    assert store.put("k", b"mine", if_absent=True)
+    assert other.get("k") == b"mine"
+
+
+def test_a_late_write_gives_way_to_who_came_first_since(oss_bucket, monkeypatch):
+    store, other = open_store(f"oss://{oss_bucket}"), open_store(f"oss://{oss_bucket}")
+
+    def anew():
+        other.delete("k")
+        assert other.put("k", b"anew", if_absent=True)
+
+    _meanwhile(store, monkeypatch, anew)
+    store.put("k", b"late", if_absent=True)
+    assert other.get("k") == b"anew"
+    assert other.put("k", b"third", if_absent=True) is False
+
+
+def test_claims_that_never_stand_keep_no_writer_for_ever(oss_bucket, monkeypatch):
+    store, other = open_store(f"oss://{oss_bucket}"), open_store(f"oss://{oss_bucket}")
+    changes = [lambda number=number: other._claims.put("k", str(number).encode()) for number in range(100)]
+    _meanwhile(store, monkeypatch, *changes)
+    before = len(changes)
+    assert store.put("k", b"mine", if_absent=True)
+    assert other.get("k") in [str(number).encode() for number in range(before)]
 
 
 def test_an_oss_address_without_a_region_is_refused(monkeypatch):

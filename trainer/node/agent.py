@@ -108,6 +108,7 @@ class Agent:
             say(f"leaves, in quarantine: {reason}")
             return exits.QUARANTINED
         finally:
+            self._part()
             if self.sampler:
                 self.sampler.close()
             if self.shipper:
@@ -149,7 +150,7 @@ class Agent:
         membership = report.required("identify", lambda: self._identify(bucket, store, report), IDENTIFY_LIMIT_S)
         card = membership.card
         self.lifecycle = lifecycle = self._lifecycle(card.node)
-        self._harden(card.node, report)
+        self._harden(report)
         self._sample(shipper, card.node, active=membership.outcome is None)
         self._show(card)
         if membership.outcome:
@@ -181,7 +182,7 @@ class Agent:
         store = open_store(bucket.url(layout.DATA))
         shipper, report = self._begin(store)
         identity = report.required("identify", lambda: self._introduce(store, report), IDENTIFY_LIMIT_S)
-        self._harden(identity.node, report)
+        self._harden(report)
         self._ship(shipper, identity.node)
         self._tiers(report)
         shelf = Shelf()
@@ -249,13 +250,18 @@ class Agent:
     def _lifecycle(self, node: str) -> Lifecycle:
         config = self.config
         group = Ess(self._api, node, config.hook) if config.cloud == "alicloud" else None
-        return Lifecycle(self.metadata, node, config.region, config.hook, group)
+        return Lifecycle(self.metadata, node, config.region, config.hook, group, self._part)
 
-    def _harden(self, node: str, report: BootReport) -> None:
-        """See to the node's own metadata service where its group's template couldn't."""
+    def _part(self) -> None:
+        """See to it that what this node leaves undone is taken up, where the cluster has a queue."""
+        if self.turns:
+            self.turns.backlog.leave()
+
+    def _harden(self, report: BootReport) -> None:
+        """See that the node's metadata service is closed, where it was told that it must be."""
         service = self.metadata
         if self.config.harden and isinstance(service, EcsMetadata):
-            report.required("harden", lambda: harden.metadata(service, self._api, node), HARDEN_LIMIT_S)
+            report.required("harden", lambda: harden.check(service), HARDEN_LIMIT_S)
 
     def _await_answer(self, read: Callable[[], object]) -> None:
         """Read until the bucket answers: a role, and what it may, take seconds to reach a new instance."""

@@ -5,7 +5,8 @@ bucket, so that one too many or too few, of whatever cause, doesn't last. Messag
 received a few times is put aside as a dead letter. All in a thread that nothing waits for.
 
 On Alibaba Cloud nothing can divide a queue's length by the nodes that are there, nor tell it reliably. There, a message
-is a run that no node has seen yet: it is taken out, and what waits is told as a metric of the node's (`per_node`).
+is a run that no node has seen yet: it is taken out, and what waits is told as a metric of the node's (`per_node`). A
+node that has taken some out and leaves puts one back for each run that has no end, as it may be the last (`leave`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,14 @@ short and long polling")."""
 HIDDEN_S = 60
 """For how long what one node has received is hidden from others: longer than it takes to make it anew."""
 
+LEAVING_S = 5.0
+"""How long a node that leaves waits for a look that is under way."""
+
 BATCH = 10
 """The most that SQS hands out at a time (SQS API, `MaxNumberOfMessages`)."""
+
+MOST_LEFT = 50
+"""Messages that a node which leaves puts in: it has seconds. Nodes that come tell themselves what waits."""
 
 MOST_BATCHES = 100
 """At one look: what is left is for the next."""
@@ -51,9 +58,15 @@ class Backlog:
     waiting: Callable[[], Iterable[str]]
     speaks: Callable[[], bool]
     client: Any = None
+    unended: Callable[[], Iterable[str]] = tuple
+    """Names all runs that have no end yet, the one at hand among them; may raise what `waiting` may."""
     _look: threading.Event = field(default_factory=threading.Event)
     _said: str = ""
     _waits: int | None = None
+    """As of the last look; None where there was none, and once the node has left."""
+    _left: bool = False
+    _one: threading.Lock = field(default_factory=threading.Lock)
+    """Held while messages are renewed, or one is put back."""
 
     def start(self) -> None:
         """Begin."""
@@ -79,17 +92,43 @@ class Backlog:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
         try:
-            self.client = self.client or _connect(self.url, self.region)
-            old, runs = list(self._received()), list(self.waiting())
-            self._waits = len(runs)
-            for run in () if mns.is_queue(self.url) else runs:
-                self.client.send_message(QueueUrl=self.url, MessageBody=run)
-            for message in old:
-                self.client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
+            with self._one:
+                self._renew()
         except (BotoCoreError, ClientError, OSError, StoreError, ValueError, TypeError, KeyError) as error:
             self._say(f"the count of waiting runs can't be kept, which only brings nodes late or early: {error}")
         else:
             self._said = ""
+
+    def _renew(self) -> None:
+        if self._left:
+            return
+        self.client = self.client or _connect(self.url, self.region)
+        old, runs = list(self._received()), list(self.waiting())
+        self._waits = len(runs)
+        for run in () if mns.is_queue(self.url) else runs:
+            self.client.send_message(QueueUrl=self.url, MessageBody=run)
+        for message in old:
+            self.client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
+
+    def leave(self) -> None:
+        """For a node that goes: where messages are only taken out, put one back for each run that has no end.
+
+        A node that has never looked has taken none out, and puts none back; this one takes none out from here on. Once
+        that is done, further calls do nothing. That it fails is said.
+        """
+        if self._waits is None or not mns.is_queue(self.url):
+            return
+        self._left = True
+        held = self._one.acquire(timeout=LEAVING_S)  # else a look under way could take it out
+        try:
+            for run in () if self._waits is None else list(self.unended())[:MOST_LEFT]:
+                self.client.send_message(QueueUrl=self.url, MessageBody=run)
+            self._waits = None
+        except (OSError, StoreError, ValueError, TypeError, KeyError) as error:
+            self._say(f"that runs wait can't be told, which may bring no nodes until another is submitted: {error}")
+        finally:
+            if held:
+                self._one.release()
 
     def per_node(self, nodes: Callable[[], int]) -> dict[str, float]:
         """For a sample: how many runs wait for each of so many nodes; nothing where others tell, or it isn't known.

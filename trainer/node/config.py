@@ -46,7 +46,7 @@ class NodeConfig:
     jumbo: bool = False
     """Whether its eRDMA devices carry jumbo frames, which goes with their MTU."""
     harden: bool = False
-    """Whether it has its own instance metadata take tokens alone, as its group's template couldn't."""
+    """Whether it is to see that its instance metadata takes tokens alone: metadata must be closed."""
     tdx: bool = False
     """Whether it is to be a trust domain, of Intel's TDX."""
     prometheus: int = 0

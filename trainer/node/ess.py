@@ -15,8 +15,14 @@ from typing import Any, Protocol
 from trainer.alicloud import ApiError
 from trainer.node.console import say
 
-EVERY_S = 15.0
-"""Between looks. A hook holds a node for minutes; an account's calls are counted."""
+EVERY_S = 5.0
+"""Between looks. To save may take nearly all of the time that a hook holds a node; an account's calls are counted."""
+
+PAGE = 50
+"""The most that a page has ("DescribeLifecycleActions", `MaxResults`; elsewhere `PageSize`)."""
+
+MOST_PAGES = 20
+"""Of actions: one for each instance that an activity may end at a time ("Limits": 1,000)."""
 
 REMOVING = ("Removing", "Removing:Wait")
 """States of an instance that its group ends ("DescribeScalingInstances", `LifecycleState`)."""
@@ -62,14 +68,15 @@ class Ess:
             self._said = said
 
     def release(self, hook: str) -> None:
-        """See `lifecycle.Group.release`."""
+        """See `lifecycle.Group.release`. Raises `ApiError` too where nothing waits for the node, as it does in time."""
+        done = 0
         for group, _ in list(self._groups()):
             named = {
                 found["LifecycleHookId"]
                 for found in self._all("DescribeLifecycleHooks", "LifecycleHooks", ScalingGroupId=group)
                 if found["LifecycleHookName"] == hook
             }
-            for token, of in self._waiting(group):
+            for token, of in list(self._waiting(group)):  # as completing them changes the list
                 if of in named:
                     self.api.call(
                         "ess",
@@ -78,6 +85,9 @@ class Ess:
                         LifecycleActionToken=token,
                         LifecycleActionResult="CONTINUE",
                     )
+                    done += 1
+        if not done:
+            raise ApiError(f"no action of the hook {hook!r} waits for this node yet")
 
     def capacity(self) -> int:
         """How many nodes its group is to have, those on their way among them. Raises `ApiError`, `LookupError`."""
@@ -94,13 +104,19 @@ class Ess:
 
     def _waiting(self, group: str) -> Iterator[tuple[str, str]]:
         """Token and hook of each action that holds up the group's present activity for this node."""
-        present = {"ScalingGroupId": group, "StatusCode": "InProgress"}
+        present: dict[str, str | int] = {"ScalingGroupId": group, "StatusCode": "InProgress", "PageSize": PAGE}
         for activity in self._all("DescribeScalingActivities", "ScalingActivities", **present):
-            of = {"ScalingActivityId": activity["ScalingActivityId"], "LifecycleActionStatus": "Pending"}
-            for action in self._all("DescribeLifecycleActions", "LifecycleActions", **of):
+            of = {"ScalingActivityId": str(activity["ScalingActivityId"]), "LifecycleActionStatus": "Pending"}
+            for action in self._all("DescribeLifecycleActions", "LifecycleActions", **of, MaxResults=PAGE):
                 if self.node in action["InstanceIds"]:
                     yield action["LifecycleActionToken"], action["LifecycleHookId"]
 
-    def _all(self, action: str, field_: str, **parameters: str) -> list[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = self.api.call("ess", action, **parameters).get(field_) or []
-        return found
+    def _all(self, action: str, field_: str, **parameters: str | int) -> Iterator[Mapping[str, Any]]:
+        """What an action lists; where it tells of more by a token, as one of them does, that too."""
+        more: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            answer = self.api.call("ess", action, **parameters, **more)
+            yield from answer.get(field_) or []
+            if not (token := answer.get("NextToken")):
+                return
+            more = {"NextToken": token}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from http.client import HTTPException
@@ -70,6 +71,8 @@ class Lifecycle:
     hook: str
     group: InitVar[Group | None] = None
     """The node's, which is AWS's unless told."""
+    leaving: Callable[[], None] = lambda: None
+    """What is done last, before the group is told; it may be called again, and raises nothing."""
 
     _at_risk: bool = False
     _said: str = ""
@@ -119,6 +122,7 @@ class Lifecycle:
 
     def _complete(self) -> None:
         """Tell the group. It may not wait yet, or not answer: then the next call tries again, or its time ends it."""
+        self.leaving()
         try:
             self._group.release(self.hook)
         except (BotoCoreError, ClientError, OSError) as error:

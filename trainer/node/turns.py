@@ -36,7 +36,10 @@ class Turns:
         self.current = own.run
         # The backlog looks from a thread of its own.
         self._queue, self._counted = Queue(self.bucket, own), Queue(self.bucket, own)
-        self.backlog = Backlog(self.config.queue, self.config.region, self._others, lambda: self.idle or self.leads())
+        told = self.config
+        self.backlog = Backlog(
+            told.queue, told.region, self._others, lambda: self.idle or self.leads(), unended=self._unended
+        )
         self.backlog.start()
 
     def next(self, sampler: Sampler, lifecycle: Lifecycle) -> Turn:
@@ -60,7 +63,10 @@ class Turns:
             lifecycle.attend(IDLE_S)
 
     def _others(self) -> list[str]:
-        return [turn.run for turn in waiting(self._counted.places()) if turn.run != self.current]
+        return [run for run in self._unended() if run != self.current]
+
+    def _unended(self) -> list[str]:
+        return [turn.run for turn in waiting(self._counted.places())]
 
 
 def clear(paths: Paths, run: str, dataset: str) -> None:

@@ -22,6 +22,7 @@ from components.checks import review
 from components.spec import parse
 from emulator.provider import schema
 from tests.components.alicloud.policies import allows, denies
+from tests.components.conftest import _Outputs
 from tests.components.test_declared import _typed
 
 AUDIT = {
@@ -55,7 +56,8 @@ def declared(mocked, ali):
         network = Network("vpc-1", brought, pulumi.Output.from_input("sg-1"), [], [])
 
         def program():
-            audit.declare(plan, pulumi.Output.from_input("c1-data"), network, pulumi.ResourceOptions())
+            data, claims = (pulumi.Output.from_input(bucket) for bucket in ("c1-data", "c1-data-claims"))
+            audit.declare(plan, data, claims, network, pulumi.ResourceOptions())
 
         return mocked.declare(program, preview=preview)
 
@@ -138,7 +140,7 @@ def test_nothing_is_written_before_the_bucket_is_locked_and_no_node_runs_before_
         records = declared(changes)
         kinds = ("BucketPublicAccessBlock", "BucketAcl", "BucketHttpsConfig", "BucketPolicy")
         governs = {records.one(kind, "c1-audit").urn for kind in kinds} | {r.urn for r in records.of("BucketWorm")}
-        for writer in (records.one("Trail"), records.one("BucketLogging")):
+        for writer in (records.one("Trail"), *records.of("BucketLogging")):
             assert governs <= writer.dependencies
         attached = {record.urn for record in records.of("RolePolicyAttachment") if record.name == "c1-logs"}
         for store in records.of("Store"):
@@ -153,7 +155,8 @@ def test_what_must_be_there_first_is_all_that_records(mocked, ali):
 
     def program():
         child = pulumi.ResourceOptions()
-        made.append(audit.declare(plan, pulumi.Output.from_input("c1-data"), network, child))
+        data, claims = (pulumi.Output.from_input(bucket) for bucket in ("c1-data", "c1-data-claims"))
+        made.append(audit.declare(plan, data, claims, network, child))
 
     mocked.declare(program)
     assert {type(one).__name__ for one in made[0].ready} == {"Trail", "FlowLog", "BucketLogging"}
@@ -215,11 +218,13 @@ def test_oss_writes_access_logs_into_their_own_part_of_the_audit_bucket_and_read
 
 
 def test_who_reads_the_buckets_objects_is_in_the_locked_bucket(declared):
+    """Claims have what they are about in them: outcomes, records, users' code."""
     records = declared()
-    logging = records.one("BucketLogging").inputs
-    assert (logging["bucket"], logging["targetBucket"], logging["targetPrefix"]) == ("c1-data", BUCKET, ACCESS)
     role = records.one("Role", "c1-access").inputs["roleName"]
-    assert logging["loggingRole"] == role, "without it, nothing arrives in an encrypted bucket"
+    for name, bucket in (("c1-access", "c1-data"), ("c1-claims-access", "c1-data-claims")):
+        logging = records.one("BucketLogging", name).inputs
+        assert (logging["bucket"], logging["targetBucket"], logging["targetPrefix"]) == (bucket, BUCKET, ACCESS)
+        assert logging["loggingRole"] == role, "without it, nothing arrives in an encrypted bucket"
 
 
 def test_flows_of_the_whole_vpc_are_recorded_each_minute(declared):
@@ -242,6 +247,34 @@ def test_production_keeps_the_record_and_what_it_is_made_by(declared, production
     for kind in ("Bucket", "Trail", "Project", "Store", "StoreIndex", "Key", "Role"):
         for record in records.of(kind):
             assert (bool(record.protect), bool(record.retain_on_delete)) == (production, production), record.key
+
+
+def _once(records):
+    """Names that there are once, in all of the cloud or in the account, of what stays when the stack goes."""
+    kinds = {"Project": "projectName", "Trail": "trailName", "Role": "roleName", "Policy": "policyName"}
+    kept = [record for record in records.all if record.retain_on_delete]
+    return {
+        (kind, record.inputs[name])
+        for kind, name in kinds.items()
+        for record in kept
+        if record.type.endswith(f":{kind}")
+    }
+
+
+def test_a_stack_of_production_that_comes_again_meets_no_name_that_the_last_one_left(declared, monkeypatch):
+    """What holds the record stays, and the bucket's name is a new one each time; all others follow from it."""
+    before = _once(declared({"production": True}))
+    assert {kind for kind, _ in before} == {"Project", "Trail", "Role", "Policy"}
+    assert before == _once(declared({"production": True})), "an update of the same stack replaces nothing"
+    answer = _Outputs.new_resource
+
+    def again(self, args):
+        made, outputs = answer(self, args)
+        bucket = {"bucket": f"{args.name}-9f8e7d6"} if args.typ == "alicloud:oss/bucket:Bucket" else {}
+        return made, outputs | bucket
+
+    monkeypatch.setattr(_Outputs, "new_resource", again)
+    assert not before & _once(declared({"production": True}))
 
 
 NAMES = {

@@ -98,6 +98,17 @@ def test_all_is_a_child_of_the_cluster_in_its_region(mocked, ali):
         assert record is provider or record.provider.startswith(provider.urn), record.key
 
 
+@pytest.mark.parametrize(
+    ("said", "endpoints"), [("", None), ("1", [{"oss": "oss-ap-southeast-1-internal.aliyuncs.com"}])]
+)
+def test_within_the_regions_network_the_provider_finds_oss_there(mocked, ali, monkeypatch, said, endpoints):
+    """In mainland China, new accounts put no object from anywhere else (error 0048-00000401)."""
+    monkeypatch.setenv("TRAINWRIGHT_OSS_INTERNAL", said)
+    records = mocked.declare(lambda: TrainingCluster("c1", ali({"nodes.fabric": "tcp"})))
+    given = records.one("alicloud").inputs.get("endpoints")
+    assert (json.loads(given) if given else None) == endpoints
+
+
 def test_a_provider_that_is_given_is_used(mocked, ali):
     """Its credentials and region are the caller's to choose."""
     import pulumi_alicloud as alicloud

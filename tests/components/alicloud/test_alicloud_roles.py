@@ -13,6 +13,7 @@ from components.alicloud.grants import (
     people_trust,
     trainer_policy,
 )
+from components.alicloud.security import node_policy
 from components.checks import review
 from components.findings import Invalid
 from components.spec import parse
@@ -73,8 +74,11 @@ SUBMITTER = [
     ("oss:PutObject", f"{BUCKET}/runs/r/audit/launch-0a.json", True),
     ("oss:PutObject", f"{CLAIMS}/runs/r/audit/launch-0a.json", True),
     ("oss:GetObject", f"{BUCKET}/queue/000001.json", True),
+    ("oss:GetObject", f"{BUCKET}/bundles/code-0a.tar", True),
+    ("oss:GetObject", f"{CLAIMS}/bundles/code-0a.tar", True),
     ("mns:SendMessage", QUEUE, True),
     ("oss:PutObject", f"{BUCKET}/bundles/0a.tar", False),
+    ("oss:GetObject", f"{BUCKET}/bundles/0a.tar", False),
     ("oss:PutObject", f"{BUCKET}/runs/r/control/generations/000001.json", False),
     ("oss:PutObject", f"{CLAIMS}/runs/r/control/generations/000001.json", False),
     ("oss:PutObject", f"{BUCKET}/runs/r/audit/retry-1.json", False),
@@ -165,6 +169,25 @@ def test_a_trainer_puts_datasets_and_reads_runs_and_nothing_more(action, resourc
 def test_where_there_is_a_queue_a_trainer_submits_and_ends_runs(action, resource, allowed):
     assert allows(trainer_policy(replace(OURS, queue="b-queue")), action, resource) is allowed
     assert not allows(trainer_policy(OURS), action, resource), "without a queue there is nothing to submit to"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [node_policy("b", "data"), trainer_policy(replace(OURS, queue="b-queue"))],
+    ids=["node", "trainer"],
+)
+def test_whoever_may_put_an_object_if_it_is_not_there_may_see_whether_it_is(policy):
+    """The store asks for it in both buckets first; OSS answers 403 to who may put it and not read it."""
+    puts = [
+        pattern
+        for statement in policy["Statement"]
+        if statement["Effect"] == "Allow" and "oss:PutObject" in statement["Action"]
+        for pattern in statement["Resource"]
+    ]
+    assert {pattern.split("/")[0] for pattern in puts} == {BUCKET, CLAIMS}
+    for pattern in puts:
+        bucket, key = pattern.split("/", 1)
+        assert allows(policy, "oss:GetObject", f"{bucket}/{key.replace('*', 'x')}"), pattern
 
 
 @pytest.mark.parametrize(("action", "resource", "context", "allowed"), OPERATOR)

@@ -6,7 +6,14 @@ import pulumi
 import pytest
 
 from components.alicloud import security
-from components.alicloud.security import data_node_policy, harden_policy, key_policy, node_policy, service_trust, unique
+from components.alicloud.security import (
+    beside,
+    data_node_policy,
+    key_policy,
+    node_policy,
+    service_trust,
+    unique,
+)
 from components.checks import review
 from components.findings import Invalid
 from components.spec import parse
@@ -68,6 +75,7 @@ DENIED = [
     ("sts:AssumeRole", f"acs:ram:*:{ALI_ACCOUNT}:role/admin"),
     ("ecs:RunInstances", "*"),
     ("ess:ModifyScalingGroup", "*"),
+    ("ecs:ModifyInstanceMetadataOptions", f"acs:ecs:ap-southeast-1:{ALI_ACCOUNT}:instance/i-1"),
 ]
 
 
@@ -88,27 +96,12 @@ def test_a_node_says_nothing_of_who_declared_or_retried_whatever_else_it_is_gran
     assert denies(node_policy("b", "k"), "oss:PutObject", f"{where}/runs/r/audit/{page}")
 
 
-@pytest.mark.parametrize(
-    ("changes", "asks"),
-    [({"network.egress": "endpoints"}, True), ({}, False), ({"nodes.fabric": "tcp", "network.egress": "nat"}, False)],
-    ids=["erdma", "erdma that reaches the bucket alone", "tcp"],
-)
-def test_a_node_that_enforces_tokens_itself_may_and_no_other_node_does(declared, changes, asks):
-    """With eRDMA the group can't ask for tokens (facts: 0.7): the node does, as soon as it boots."""
-    records = declared(_nodes, changes)
-    assert [record.name for record in records.of("Policy")] == ["c1-node", *(["c1-harden"] if asks else [])]
-    assert [record.inputs["roleName"] for record in records.of("RolePolicyAttachment")] == [
-        records.one("Role").inputs["roleName"]
-    ] * (2 if asks else 1)
-
-
-def test_a_node_changes_the_metadata_of_the_clusters_nodes_and_nothing_else():
-    policy, node = harden_policy("c1"), f"acs:ecs:ap-southeast-1:{ALI_ACCOUNT}:instance/i-1"
-    own = {"acs:ResourceTag/trainwright:cluster": "c1"}
-    assert allows(policy, "ecs:ModifyInstanceMetadataOptions", node, own)
-    assert not allows(policy, "ecs:ModifyInstanceMetadataOptions", node)
-    assert not allows(policy, "ecs:ModifyInstanceMetadataOptions", node, dict.fromkeys(own, "c2"))
-    assert not allows(policy, "ecs:ModifyInstanceAttribute", node, own)
+@pytest.mark.parametrize("egress", ["bucket", "endpoints", "nat"])
+def test_no_node_can_open_the_metadata_of_another(declared, egress):
+    """Tokens are enforced before a node starts (`rollout.py`); RAM can't say "itself", so that none may change them."""
+    records = declared(_nodes, {"network.egress": egress})
+    assert [record.name for record in records.of("Policy")] == ["c1-node"]
+    assert "Metadata" not in records.one("Policy").inputs["policyDocument"]
 
 
 DATA = [
@@ -292,6 +285,19 @@ def test_without_a_kms_instance_a_cluster_is_refused_with_what_to_name(ali, stac
         review("c1", parse(stack({"security.kms_instance": "kst-sgp0123456789abcdef"})))
     with pytest.raises(Invalid, match=r"security\.kms_instance: 'kst' is not of the right form"):
         parse(ali({"security.kms_instance": "kst"}))
+
+
+def test_what_is_named_beside_something_is_named_anew_with_it(mocked):
+    said = []
+
+    def program():
+        for other in ("tf-oss-bucket-1", "tf-oss-bucket-2", "tf-oss-bucket-1"):
+            beside("c1-logs", pulumi.Output.from_input(other)).apply(said.append)
+
+    mocked.declare(program)
+    first, other, again = said
+    assert first == again != other
+    assert all(name.startswith("c1-logs-") and len(name) == len("c1-logs-0123456") for name in said)
 
 
 VALUES = {

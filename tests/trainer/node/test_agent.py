@@ -560,6 +560,36 @@ def test_a_node_that_was_never_seen_is_as_old_as_its_first_boot(world, monkeypat
     assert launched.timestamp() == pytest.approx(entry.modified, abs=1e-3)
 
 
+def test_a_node_of_a_queue_says_what_it_leaves_before_its_group_may_end_it(world, monkeypatch):
+    world.run_store.put(layout.OUTCOME, b'{"succeeded": true, "reason": "", "ended": 1.0}')
+    left = []
+    monkeypatch.setattr("trainer.node.backlog.Backlog.leave", lambda _: left.append(True))
+
+    def released(_turns, _sampler, lifecycle):
+        lifecycle.leaving()
+        assert left == [True]
+        raise agent_module.Left
+
+    monkeypatch.setattr(agent_module.Turns, "next", released)
+    assert _there(world, queue="https://1.mns.cn-hangzhou-internal.aliyuncs.com/queues/q") == exits.DONE
+    assert left
+
+
+def test_a_node_that_is_asked_to_leave_its_queue_says_what_it_leaves(world, monkeypatch):
+    """Also where no hook of its group holds it: as a spot node, or one that is shut down."""
+    world.run_store.put(layout.OUTCOME, b'{"succeeded": true, "reason": "", "ended": 1.0}')
+    left = []
+    monkeypatch.setattr("trainer.node.backlog.Backlog.leave", lambda _: left.append(True))
+
+    def leaves(*_):
+        assert not left
+        raise agent_module.Left
+
+    monkeypatch.setattr(agent_module.Turns, "next", leaves)
+    assert _there(world, queue="https://1.mns.cn-hangzhou-internal.aliyuncs.com/queues/q") == exits.DONE
+    assert left == [True]
+
+
 class Open(EcsMetadata):
     """A metadata service that answers whoever asks."""
 
@@ -573,16 +603,18 @@ class Open(EcsMetadata):
         return True
 
 
-def test_a_node_that_can_not_close_its_metadata_service_ends_with_its_own_reason(world, monkeypatch):
+def test_a_node_whose_metadata_service_is_open_ends_with_its_own_reason_and_leaves_it_as_it_is(world, monkeypatch):
+    """To close it takes a right that RAM could give it over all nodes of its cluster alone: it asks for nothing."""
     world.pack()
     world.metadata = Open()
-    monkeypatch.setattr(agent_module.harden, "metadata", lambda *_: (_ for _ in ()).throw(OSError("NoPermission")))
+    monkeypatch.setattr(agent_module.harden, "LIMIT_S", 0)
+    monkeypatch.setattr(agent_module.Api, "call", lambda *asked, **_: pytest.fail(f"asked for {asked}"))
     assert _there(world, harden=True) == exits.STEP_FAILED["harden"]
     assert [line["step"] for line in world.report] == ["identify", "harden"]
-    assert world.report[-1]["detail"] == "OSError: NoPermission"
+    assert "instance metadata answers without a token" in world.report[-1]["detail"]
 
 
-def test_a_node_is_hardened_only_where_it_was_told_to(world):
+def test_metadata_is_looked_at_only_where_a_node_was_told_to(world):
     world.pack()
     world.metadata = Open()
     assert _there(world) == exits.DONE

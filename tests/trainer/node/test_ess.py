@@ -1,9 +1,10 @@
-"""What a node of an ESS group learns of its end, what it tells the group, and how it closes its metadata service."""
+"""What a node of an ESS group learns of its end, what it tells the group, and how it looks at its metadata service."""
 
 import pytest
 
+from components.plan import DRAIN_S
 from trainer.alicloud import ApiError
-from trainer.node import harden
+from trainer.node import ess, harden, workers
 from trainer.node.ess import Ess
 from trainer.node.harden import Open
 from trainer.node.lifecycle import Lifecycle
@@ -15,6 +16,7 @@ class Api:
     def __init__(self):
         self.states = {"i-1": "InService", "i-2": "Removing:Wait"}
         self.told, self.trouble, self.asked = [], [], []
+        self.pages = [[("t-1", "ash-1", ["i-1"]), ("t-2", "ash-2", ["i-1"]), ("t-3", "ash-1", ["i-2"])]]
 
     def call(self, service, action, **asked):
         self.asked.append(action)
@@ -36,15 +38,18 @@ class Api:
         hooks = {"ash-1": "drain", "ash-2": "somebody-elses"}
         return {"LifecycleHooks": [{"LifecycleHookId": id_, "LifecycleHookName": n} for id_, n in hooks.items()]}
 
-    def DescribeScalingActivities(self, ScalingGroupId, StatusCode):
-        assert (ScalingGroupId, StatusCode) == ("asg-1", "InProgress")
+    def DescribeScalingActivities(self, ScalingGroupId, StatusCode, PageSize):
+        assert (ScalingGroupId, StatusCode, PageSize) == ("asg-1", "InProgress", 50)
         return {"ScalingActivities": [{"ScalingActivityId": "asa-1"}]}
 
-    def DescribeLifecycleActions(self, ScalingActivityId, LifecycleActionStatus):
-        assert (ScalingActivityId, LifecycleActionStatus) == ("asa-1", "Pending")
-        waiting = [("t-1", "ash-1", ["i-1"]), ("t-2", "ash-2", ["i-1"]), ("t-3", "ash-1", ["i-2"])]
-        keys = ("LifecycleActionToken", "LifecycleHookId", "InstanceIds")
-        return {"LifecycleActions": [dict(zip(keys, one, strict=True)) for one in waiting]}
+    def DescribeLifecycleActions(self, ScalingActivityId, LifecycleActionStatus, MaxResults, NextToken="0"):
+        assert (ScalingActivityId, LifecycleActionStatus, MaxResults) == ("asa-1", "Pending", 50)
+        keys, page = ("LifecycleActionToken", "LifecycleHookId", "InstanceIds"), int(NextToken)
+        answer = {"LifecycleActions": [dict(zip(keys, one, strict=True)) for one in self.pages[page]]}
+        return answer | {"NextToken": str((page + 1) % len(self.pages)) if self.goes_on(page) else ""}
+
+    def goes_on(self, page):
+        return page + 1 < len(self.pages)
 
     def CompleteLifecycleAction(self, **told):
         self.told.append(told)
@@ -148,21 +153,52 @@ def test_a_group_that_can_not_be_told_is_told_later(api, capsys):
     assert [told["LifecycleActionToken"] for told in api.told] == ["t-3"]
 
 
+def test_a_node_whose_end_has_no_action_yet_is_done_once_it_has(api, capsys):
+    """A group says that it ends a node before the hook holds it: what is said then is heard by nobody."""
+    actions, api.pages, api.states["i-2"] = api.pages, [[]], "Removing"
+    group = Ess(api, "i-2", "drain")
+    assert _looked(group)
+    node = Lifecycle(Metadata(), "i-2", "cn-hangzhou", "drain", group)
+    node.close()
+    assert "no action of the hook 'drain' waits for this node yet" in capsys.readouterr().out
+    api.pages = actions
+    for _ in range(2):
+        node.close()
+    assert [told["LifecycleActionToken"] for told in api.told] == ["t-3"]
+
+
+def test_among_many_nodes_that_end_at_a_time_each_finds_its_action(api):
+    """ESS lists 10 of them unless asked for more, and never more than 50 at once."""
+    api.pages = [[], [], *api.pages]
+    Ess(api, "i-2", "drain").release("drain")
+    assert [told["LifecycleActionToken"] for told in api.told] == ["t-3"]
+
+
+def test_a_list_without_an_end_is_not_read_for_ever(api, monkeypatch):
+    api.pages = [[]]
+    monkeypatch.setattr(api, "goes_on", lambda _page: True)
+    with pytest.raises(ApiError, match="waits for this node yet"):
+        Ess(api, "i-2", "drain").release("drain")
+    assert api.asked.count("DescribeLifecycleActions") == 20
+
+
+def test_a_node_hears_of_its_end_soon_enough_to_save_within_the_hooks_time():
+    """A drain may take `GRACE_S`; the group waits for `DRAIN_S` in all."""
+    assert ess.EVERY_S + workers.GRACE_S <= DRAIN_S - 5
+
+
 # --- The node's own metadata service
 
 
 class Service:
-    """One that is open, and closes so many looks after it was told to."""
+    """One that answers anybody for so many looks."""
 
-    def __init__(self, after, api):
-        self.after, self.api = after, api
+    def __init__(self, looks):
+        self.looks = looks
 
     def answers_without_token(self):
-        if self.after is None:
-            return False
-        if self.api.told:
-            self.after -= 1
-        return self.after > 0
+        self.looks -= 1
+        return self.looks >= 0
 
 
 @pytest.fixture
@@ -171,30 +207,12 @@ def quick(monkeypatch):
     monkeypatch.setattr(harden, "LIMIT_S", 0.2)
 
 
-class Ecs:
-    def __init__(self):
-        self.told = []
-
-    def call(self, service, action, **asked):
-        self.told.append((service, action, asked))
-        return {}
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_node_sees_that_its_metadata_takes_tokens_alone(quick, looks):
+    assert harden.check(Service(looks)) == (None, "instance metadata takes tokens alone")
 
 
-def test_a_node_has_its_metadata_take_tokens_alone_and_sees_that_it_does(quick):
-    api = Ecs()
-    assert harden.metadata(Service(3, api), api, "i-1")[1] == "instance metadata takes tokens alone from now on"
-    asked = {"InstanceId": "i-1", "HttpEndpoint": "enabled", "HttpTokens": "required"}
-    assert api.told == [("ecs", "ModifyInstanceMetadataOptions", asked)]
-
-
-def test_b12_what_is_hardened_already_is_left_alone(quick):
-    api = Ecs()
-    assert harden.metadata(Service(None, api), api, "i-1")[1].endswith("already")
-    assert api.told == []
-
-
-def test_metadata_that_stays_open_ends_the_boot(quick):
-    """A request for it that is answered is no proof: the service alone is."""
-    api = Ecs()
-    with pytest.raises(Open, match=r"still answers without a token .* ecs:ModifyInstanceMetadataOptions"):
-        harden.metadata(Service(10**9, api), api, "i-1")
+def test_metadata_that_is_open_ends_the_boot(quick):
+    """What was asked of the group is no proof: the service alone is."""
+    with pytest.raises(Open, match="answers without a token: have the group's scaling configuration enforce tokens"):
+        harden.check(Service(10**9))

@@ -79,6 +79,16 @@ def test_a_group_that_waits_is_told_once(node, api):
     ]
 
 
+def test_what_a_node_leaves_undone_is_told_before_its_group_may_end_it(api):
+    told = []
+    node = Lifecycle(Metadata(), "i-1", "us-west-2", "drain", leaving=lambda: told.append(len(api.told)))
+    node.close()
+    assert told == [], "it goes on"
+    node.metadata.ends = True
+    node.close()
+    assert (told, len(api.told)) == ([0], 1)
+
+
 def test_a_group_that_is_slow_to_answer_is_asked_once_at_a_time(node, api, monkeypatch):
     node.metadata.ends = True
     answered, asked = threading.Event(), []

@@ -177,6 +177,96 @@ def test_a_bucket_that_gives_no_answer_costs_no_message_here_either(service):
     assert len(service.messages) == 1
 
 
+def _keeper(service, unended):
+    keeper = Backlog(URL, "cn-hangzhou", tuple, lambda: True, mns.Client(Role()), lambda: list(unended))
+    keeper.client.send_message(QueueUrl=URL, MessageBody="a")
+    keeper.renew()
+    assert service.messages == {}
+    return keeper
+
+
+def test_a_node_that_leaves_puts_a_message_back_for_each_run_that_has_no_end(service):
+    """The one that it is at, too: the fleet may be set to zero, and nothing else would ever ask for a node."""
+    keeper = _keeper(service, ["at hand", "b"])
+    for _ in range(2):
+        keeper.leave()
+    assert len(service.messages) == 2, "once"
+    keeper.renew()
+    assert len(service.messages) == 2, "who has left takes none out"
+    assert keeper.per_node(_unasked) == {}
+
+
+def test_a_node_that_leaves_has_no_time_for_a_message_for_each_of_many_runs(service):
+    _keeper(service, map(str, range(1000))).leave()
+    assert len(service.messages) == 50
+
+
+def test_a_node_that_leaves_nothing_undone_asks_for_no_other(service):
+    _keeper(service, []).leave()
+    assert service.messages == {}
+
+
+def test_a_node_that_took_nothing_out_puts_nothing_back(service):
+    """It may not even have booted, and what was submitted still waits."""
+    Backlog(URL, "cn-hangzhou", tuple, lambda: True, mns.Client(Role()), lambda: ["a"]).leave()
+    assert service.messages == {}
+
+
+def test_what_waits_is_told_at_the_next_try_where_it_could_not_be(service, capsys):
+    keeper = _keeper(service, ["a"])
+    service.refuse = "AccessDenied"
+    keeper.leave()
+    assert "that runs wait can't be told" in capsys.readouterr().out
+    service.refuse = ""
+    keeper.leave()
+    assert len(service.messages) == 1
+
+
+def test_a_look_that_is_under_way_does_not_take_out_what_is_put_back(service):
+    keeper = _keeper(service, ["a"])
+    looking, goes_on = threading.Event(), threading.Event()
+
+    def waiting():
+        looking.set()
+        goes_on.wait(5)
+        return []
+
+    keeper.waiting = waiting
+    look, leave = (threading.Thread(target=does) for does in (keeper.renew, keeper.leave))
+    look.start()
+    assert looking.wait(5)
+    leave.start()
+    leave.join(0.1)
+    assert service.messages == {}, "it waits for the look"
+    goes_on.set()
+    for thread in (look, leave):
+        thread.join(5)
+    assert len(service.messages) == 1
+
+
+def test_two_who_see_to_it_at_once_put_one_message_back(service):
+    """The agent's end, and its group's hook."""
+    keeper = _keeper(service, ["a"])
+    leaves = [threading.Thread(target=keeper.leave) for _ in range(2)]
+    with keeper._one:
+        for leave in leaves:
+            leave.start()
+            leave.join(0.05)
+    for leave in leaves:
+        leave.join(5)
+    assert len(service.messages) == 1
+
+
+def test_a_look_that_hangs_keeps_no_node_from_its_end(service, monkeypatch):
+    monkeypatch.setattr(backlog, "LEAVING_S", 0.05)
+    keeper = _keeper(service, ["a"])
+    with keeper._one:
+        leave = threading.Thread(target=keeper.leave, daemon=True)
+        leave.start()
+        leave.join(2)
+        assert len(service.messages) == 1
+
+
 # --- Failed boots
 
 

@@ -273,6 +273,7 @@ def test_a_node_that_idles_says_so_and_takes_what_is_submitted(store, queue, nod
     assert (idle.waits, idle.active) == (2, False)
     assert not node.idle
     assert node._others() == [], "what this node is at doesn't wait"
+    assert node.backlog.unended() == ["a"], "but has no end"
 
 
 def test_a_node_that_goes_straight_on_never_says_that_it_idles(store, queue, node):
