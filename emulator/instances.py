@@ -45,7 +45,7 @@ class Profile:
 @dataclass(frozen=True)
 class Instance:
     """What stays the same over an instance's life. `user_data` is decoded; `tags_shown`: in its metadata, which it
-    gives out by `tokens_only` from its start, or once it is told to.
+    gives out for tokens alone where `tokens_only`.
 
     `region` is the server's; `zone`, `type` and `image` are in the words of its `cloud`, `aws` or `alicloud`.
     """

@@ -11,8 +11,6 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from moto.ec2.models import ec2_backends
-
 from emulator import ACCOUNT_ID, ess, mns, places
 from emulator.ess import Answer, Parameters, Refusal
 from emulator.oss import Application, Environment, Start
@@ -24,15 +22,6 @@ def _caller(_given: Parameters) -> Answer:
     """STS API, GetCallerIdentity."""
     arn = f"acs:ram::{ACCOUNT_ID}:user/local"
     return {"AccountId": ACCOUNT_ID, "Arn": arn, "IdentityType": "RAMUser", "PrincipalId": "local", "UserId": "local"}
-
-
-def _harden(given: Parameters) -> Answer:
-    """ECS API, ModifyInstanceMetadataOptions: instances' metadata services look for the tag."""
-    backend, instance = ec2_backends[ACCOUNT_ID][places.REGION], given.get("InstanceId", "")
-    if instance not in {known.id for known in backend.all_instances()}:
-        raise Refusal("InvalidInstanceId.NotFound", "The specified InstanceId does not exist.", 404)
-    backend.create_tags([instance], {places.TOKENS_TAG: given.get("HttpTokens", "optional")})
-    return {}
 
 
 def _taken(_given: Parameters) -> Answer:
@@ -47,11 +36,10 @@ def _no_alarms(_given: Parameters) -> Answer:
 
 APIS: dict[str, dict[str, Callable[[Parameters], Answer]]] = {
     **ess.ACTIONS,
-    "2014-05-26": {"ModifyInstanceMetadataOptions": _harden},
     "2015-04-01": {"GetCallerIdentity": _caller},
     "2019-01-01": {"PutCustomMetric": _taken, "DescribeMetricRuleList": _no_alarms},
 }
-"""What is answered, by an API's version and the action: ESS, ECS, STS, CloudMonitor."""
+"""What is answered, by an API's version and the action: ESS, STS, CloudMonitor."""
 
 
 class OpenApi:

@@ -26,9 +26,6 @@ WAITING_TAG = "acs:waiting"
 CONFIGURATIONS_TAG = "acs:configurations"
 """The tag of a group that has any: their numbers, and the version of its template that each is by now."""
 
-TOKENS_TAG = "acs:tokens"
-"""The tag of an instance whose metadata was told to take tokens alone, where it is `required`."""
-
 _FORMS = {"vsw-": "subnet-", "vtb-": "rtb-"}
 
 

@@ -42,7 +42,6 @@ RETRY_S = 1.0
 """The metadata service turns away who asks too often (ECS user guide, "Instance metadata"), as many workers at once."""
 
 SERVICES = {
-    "ecs": ("2014-05-26", "ecs-vpc.{region}.aliyuncs.com"),
     "ess": ("2022-02-22", "ess-vpc.{region}.aliyuncs.com"),
     "cms": ("2019-01-01", "cms-vpc.{region}.aliyuncs.com"),
 }
