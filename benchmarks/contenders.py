@@ -172,11 +172,13 @@ class Ours:
     """The bundled trainer: the real loop, with its metrics, its votes and its saver."""
 
     def __init__(self, job: Job, data: Path, folder: Path) -> None:
+        from trainer.train.__main__ import uncollected
         from trainer.train.group import joined
         from trainer.train.loop import Run
         from trainer.train.metrics import Metrics
         from trainer.train.setting import from_environment
 
+        uncollected()
         setting = from_environment(os.environ, run=job.name, data=data, store=str(folder / "store"))
         self.joined = joined(setting)
         self.folder = folder

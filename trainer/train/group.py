@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -17,6 +20,10 @@ from trainer.train.setting import Setting
 
 MEET_S = 120
 """Seconds that ranks wait for each other at the start: nodes boot at their own pace."""
+
+KNOCK_S = 0.02
+"""Seconds between two tries to reach rank 0. torch's own client sleeps for 0.25 to 0.75 s after the first that is
+refused, and for longer after each that follows (c10d, `Backoff.hpp`)."""
 
 WORK_S = 60
 """Seconds that one collective may take once all ranks have met: a lost or frozen peer costs no more."""
@@ -57,6 +64,8 @@ def joined(setting: Setting) -> Iterator[Group]:
     """The process group that the environment describes: NCCL where there are GPUs, else gloo; alone without one."""
     device = _device(setting)
     address = "env://" if setting.world > 1 else "tcp://127.0.0.1:0?rank=0&world_size=1"
+    if setting.rank:
+        _knock(time.monotonic() + MEET_S)
     store, _, _ = next(rendezvous(address, timeout=timedelta(seconds=MEET_S)))
     store.set_timeout(timedelta(seconds=MEET_S))
     # torchrun keeps one store over its restarts: what an earlier attempt wrote must not be read by this one.
@@ -72,6 +81,15 @@ def joined(setting: Setting) -> Iterator[Group]:
     yield Group(setting.rank, setting.world, device, store)
     # Only after success: among failed peers this could wait for them, and the process ends anyway.
     dist.destroy_process_group()
+
+
+def _knock(deadline: float) -> None:
+    """Return as soon as rank 0's store takes connections. Whatever is wrong with it, torch says better."""
+    address = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(address, timeout=1.0):
+            return
+        time.sleep(KNOCK_S)
 
 
 def _device(setting: Setting) -> torch.device:

@@ -13,7 +13,7 @@ import os
 import sys
 from importlib import import_module
 
-from trainer.train.__main__ import leave, main
+from trainer.train.__main__ import leave, main, uncollected
 
 AHEAD = ("trainer.train.loop", "torch._dynamo", "boto3")
 """What a worker spends its first seconds on: torch, what DDP asks of it, and what its store needs."""
@@ -21,6 +21,7 @@ AHEAD = ("trainer.train.loop", "torch._dynamo", "boto3")
 
 def wait() -> None:
     """Import, wait for the line, and become what it says."""
+    uncollected()
     for module in AHEAD:
         import_module(module)
     line = sys.stdin.readline()
