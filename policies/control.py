@@ -102,23 +102,25 @@ class Result:
 
     @property
     def gravest(self) -> tuple[Judgement, ...]:
-        """The judgements that make the verdict."""
-        return tuple(judgement for judgement in self.judgements if judgement.verdict is self.verdict)
+        """The judgements that make the verdict, and errors of the control itself, which no breach hides."""
+        told = {self.verdict, Verdict.ERROR}
+        return tuple(judgement for judgement in self.judgements if judgement.verdict in told)
 
 
 def remedy(control: Control, resource: Resource) -> Edits:
-    """What to set of a resource so that a control passes; nothing where there is no remedy, or it fails itself."""
-    mend = control.remedies.get(resource.type)
-    try:
-        return dict(mend(resource)) if mend else {}
-    except Exception:
-        return {}  # the control's check says what is wrong with the resource
+    """What to set of a resource so that a control passes.
+
+    Nothing where there is no remedy, or where it fails itself, which `judge_alone` tells.
+    """
+    edits, _ = _remedied(control, resource)
+    return edits
 
 
 def judge_alone(control: Control, resource: Resource) -> tuple[Judgement, ...]:
-    """What a control's checks say of a resource by itself."""
+    """What a control's checks say of a resource by itself. An error in its remedy is told like one in a check."""
     check = control.checks.get(resource.type)
-    return tuple(_guarded(lambda: check(resource))) if check else ()
+    _, errors = _remedied(control, resource)
+    return (*_guarded(lambda: check(resource)), *errors) if check else errors
 
 
 def judge_in_stack(control: Control, resource: Resource, stack: Stack) -> tuple[Judgement, ...]:
@@ -142,4 +144,19 @@ def _guarded(check: Callable[[], Iterable[Judgement]]) -> Iterator[Judgement]:
     except Undecided:
         yield Judgement(Verdict.UNKNOWN, "", "depends on a value that isn't known yet")
     except Exception as error:
-        yield Judgement(Verdict.ERROR, "", f"the control itself failed: {type(error).__name__}: {error}")
+        yield _failed("control", error)
+
+
+def _remedied(control: Control, resource: Resource) -> tuple[Edits, tuple[Judgement, ...]]:
+    """What a control's remedy sets of a resource, and the error in it."""
+    mend = control.remedies.get(resource.type)
+    try:
+        return dict(mend(resource)) if mend else {}, ()
+    except Undecided:
+        return {}, ()
+    except Exception as error:
+        return {}, (_failed("remedy", error),)
+
+
+def _failed(what: str, error: Exception) -> Judgement:
+    return Judgement(Verdict.ERROR, "", f"the {what} itself failed: {type(error).__name__}: {error}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from policies.values import UNKNOWN, at
 
-NAMES = ("id", "arn", "bucket", "bucketName", "name", "keyId", "fileSystemId", "queueName")
+NAMES = ("id", "arn", "bucket", "bucketName", "name", "keyId", "fileSystemId", "queueName", "templateName")
 """Properties by whose value others may point to a resource."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from policies import fabric, rules
+from policies import fabric, rollout, rules
 from policies.checks import both, equal, failed, governed, never, passed, undecided, where
 from policies.control import Check, Control, Edits, Judgement, Remedy, Severity, StackCheck, Verdict
 from policies.resources import Resource
@@ -115,17 +115,6 @@ TOKENS = "metadataOptions.httpTokens"
 HOPS = "metadataOptions.httpPutResponseHopLimit"
 FEW_HOPS = f"{MOST_HOPS} at most"
 SECURED = {"cis": ("AWS 6.7",), "pci": ("8.2.8",), "iso27001": ("A.8.20", "A.8.21", "A.8.22"), "soc2": ("CC7.2",)}
-
-
-def _tokens_or_none(config: Resource) -> Iterator[Judgement]:
-    """A scaling configuration can't ask for tokens (pulumi_alicloud 4.0, `ess.ScalingConfiguration`), but be without.
-
-    Where nodes enforce them themselves once they boot, somebody should say so by an exemption.
-    """
-    for judgement in equal("httpEndpoint", "disabled")(config):
-        bad = judgement.verdict is Verdict.FAIL
-        reason = "a scaling configuration can't ask for tokens: launch from a template, or disable the service"
-        yield failed("httpEndpoint", reason) if bad else judgement
 
 
 def _ask_for_tokens(*path: str) -> Remedy:
@@ -286,7 +275,7 @@ CONTROLS: tuple[Control, ...] = (
         "Metadata services ask for tokens",
         TOPIC,
         Severity.HIGH,
-        "Set `http_tokens` to required",
+        "Set `http_tokens` to required; for a scaling configuration of ESS, have OOS set it before it is activated",
         SECURED,
         checks={
             "aws:ec2/launchTemplate:LaunchTemplate": equal(TOKENS, "required"),
@@ -295,8 +284,9 @@ CONTROLS: tuple[Control, ...] = (
             "alicloud:ecs/instance:Instance": equal("httpTokens", "required"),
             "alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate": equal("httpTokens", "required"),
             "alicloud:ecs/launchTemplate:LaunchTemplate": equal("httpTokens", "required"),
-            "alicloud:ess/scalingConfiguration:ScalingConfiguration": _tokens_or_none,
+            rollout.CONFIGURATION: rollout.inactive,
         },
+        in_stack={rollout.CONFIGURATION: rollout.asks_for_tokens},
         remedies={
             **dict.fromkeys(OF_EC2, _ask_for_tokens(*TOKENS.split("."))),
             **dict.fromkeys(OF_ECS, _ask_for_tokens("httpTokens")),

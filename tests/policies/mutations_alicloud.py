@@ -1,6 +1,9 @@
 """Each way to break our stacks on Alibaba Cloud, and the one control that must catch it."""
 
-from tests.policies.own_stacks import INTERNET, Mutation, add, altered, changed, gone, put, statement
+import json
+from typing import Any
+
+from tests.policies.own_stacks import INTERNET, Change, Mutation, add, altered, changed, gone, put, statement
 
 CONFIGURATION = ("alicloud:ess/scalingConfiguration:ScalingConfiguration", "c1-node")
 TEMPLATE = ("alicloud:ecs/ecsLaunchTemplate:EcsLaunchTemplate", "c1-node")
@@ -17,6 +20,8 @@ FILES = ("alicloud:nas/fileSystem:FileSystem", "c1-warm")
 QUEUE = ("alicloud:message/serviceQueue:ServiceQueue", "c1-queue")
 RULE = "alicloud:ecs/securityGroupRule:SecurityGroupRule"
 FLOW = ("alicloud:vpc/flowLog:FlowLog", "c1-flow")
+ROLLOUT = ("alicloud:oos/template:Template", "c1-nodes-rollout")
+EXECUTION = ("alicloud:oos/execution:Execution", "c1-nodes-rollout")
 HOOK = ("alicloud:ess/lifecycleHook:LifecycleHook", "c1-drain")
 RESERVATION = ("alicloud:ecs/capacityReservation:CapacityReservation", "c1-nodes")
 
@@ -29,6 +34,18 @@ def internet(port: int) -> dict[str, str | None]:
         "cidrIp": INTERNET,
         "sourceSecurityGroupId": None,
     }
+
+
+def completed(**parameters: str | None) -> Change:
+    """Change what an execution of the template completes a configuration by."""
+
+    def change(props: dict[str, Any]) -> None:
+        content = json.loads(props["content"])
+        (task,) = (task for task in content["Tasks"] if task["Name"] == "complete")
+        task["Properties"]["Parameters"].update(parameters)
+        props["content"] = json.dumps(content)
+
+    return altered(change)
 
 
 MUTATIONS: dict[str, list[Mutation]] = {
@@ -117,6 +134,10 @@ MUTATIONS: dict[str, list[Mutation]] = {
         ("RSL-REDUNDANCY-01", DATA, put("redundancyType", "LRS")),
         ("RSL-QUEUE-01", QUEUE, put("dlqPolicy.enabled", False)),
         ("COST-TAG-01", DATA, put("tags", {"team": "research"})),
+        ("NET-METADATA-01", ROLLOUT, completed(HttpTokens="optional")),
+        ("NET-METADATA-01", ROLLOUT, completed(HttpTokens=None)),
+        ("NET-METADATA-01", EXECUTION, gone),
+        ("NET-METADATA-01", CONFIGURATION, put("active", True)),
         ("COST-SPOT-01", GROUP, put("capacityOptionsOnDemandPercentageAboveBaseCapacity", None)),
         ("TRN-DRAIN-01", HOOK, put("heartbeatTimeout", 30)),
         ("TRN-DRAIN-01", HOOK, gone),

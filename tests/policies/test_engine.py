@@ -39,6 +39,29 @@ aws.s3.Bucket("untagged", tags={"a": "b"})
 alicloud.ecs.EcsLaunchTemplate("loose-too", launch_template_name="loose-too", http_put_response_hop_limit=64)
 """
 
+COMPLETED = """
+import json
+import pulumi
+import pulumi_alicloud as alicloud
+
+call = {"ScalingConfigurationId": "{{ configuration }}", "HttpTokens": "required"}
+task = {"Service": "ESS", "API": "ModifyScalingConfiguration", "Parameters": call}
+tasks = [{"Name": "complete", "Action": "ACS::ExecuteAPI", "Properties": task}]
+template = alicloud.oos.Template("t", template_name="t", content=json.dumps({"Tasks": tasks}))
+group = alicloud.ess.ScalingGroup("group", min_size=0, max_size=1)
+for name in ("whole", "lacking"):
+    config = alicloud.ess.ScalingConfiguration(name, scaling_group_id=group.id, image_id="m-1")
+    if name == "whole":
+        given = pulumi.Output.json_dumps({"configuration": config.id})
+        alicloud.oos.Execution(name, template_name=template.template_name, parameters=given)
+"""
+
+TOKENS = """
+config:
+  alicloud:region: cn-hangzhou
+  policies:topics: [network]
+"""
+
 REMEDIES = """
 config:
   aws:region: us-west-2
@@ -127,3 +150,11 @@ def test_no_remedy_is_applied_that_nobody_asked_for(preview):
     assert "httpPutResponseHopLimit: 64" in words
     assert "level `remediate` sets metadataOptions.httpTokens to required" in words
     assert "level `remediate` sets tags.team to research" in words
+
+
+def test_what_completes_a_configuration_is_seen_before_either_is_there(preview):
+    code, said = preview(TOKENS, COMPLETED)
+    words = " ".join(said.split())
+    assert code != 0
+    assert "NET-METADATA-01 fail: lacking: httpEndpoint: a scaling configuration can't be declared to ask" in words
+    assert "NET-METADATA-01 fail: whole" not in words

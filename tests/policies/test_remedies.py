@@ -4,6 +4,7 @@ import copy
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,11 +129,22 @@ def test_tags_without_a_value_are_nobodys_to_invent():
         parse({"cost_tags": ["team"], "tag_values": {"owner": "me"}})
 
 
-def test_a_remedy_that_fails_itself_changes_nothing():
-    from dataclasses import replace
-
+@pytest.mark.parametrize(("tokens", "said"), [("required", Verdict.ERROR), ("optional", Verdict.FAIL)])
+def test_a_remedy_that_fails_itself_changes_nothing_and_is_told_beside_any_verdict(tokens, said):
     control = replace(CONTROLS["NET-METADATA-01"], remedies={TEMPLATE: lambda _: 1 / 0})
-    assert remedy(control, resource(TEMPLATE, {})) == {}
+    judged = resource(TEMPLATE, {"metadataOptions": {"httpTokens": tokens}})
+    assert remedy(control, judged) == {}
+    told = settled(_result(control, judged), Settings(), TODAY)
+    assert (told.result.verdict, told.breach, told.remedy) == (said, True, "")
+    assert "the remedy itself failed: ZeroDivisionError" in told.words
+    assert ("httpTokens: optional, but must be required" in told.words) is (said is Verdict.FAIL)
+
+
+def test_a_remedy_that_asks_what_is_not_known_is_no_error():
+    control = replace(CONTROLS["NET-METADATA-01"], remedies={TEMPLATE: lambda one: {("a",): bool(one.at("a"))}})
+    judged = resource(TEMPLATE, {"a": UNKNOWN_STRING_VALUE, "metadataOptions": {"httpTokens": "required"}})
+    assert remedy(control, judged) == {}
+    assert _result(control, judged).verdict is Verdict.PASS
 
 
 def test_a_breach_says_what_a_remedy_would_set():

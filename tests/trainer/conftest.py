@@ -1,13 +1,48 @@
-"""An S3 on loopback, shared by the tests of what talks to the object store."""
+"""Services on loopback: an S3 and an OSS, shared by the tests of what talks to the object store, and a test's own."""
 
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.trainer.oss import Oss
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers by a status and a text, and prints nothing of it."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def answer(self, status: int, text: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[type[BaseHTTPRequestHandler]], str]]:
+    """Serves what a handler answers until the test ends; gives the address."""
+    started: list[tuple[ThreadingHTTPServer, threading.Thread]] = []
+
+    def start(handler: type[BaseHTTPRequestHandler]) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        started.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server, thread in started:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.fixture(scope="session")
@@ -33,11 +68,9 @@ def s3_bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def oss(s3_endpoint: str) -> Iterator[Oss]:
+def oss(s3_endpoint: str, serve: Callable[[type[BaseHTTPRequestHandler]], str]) -> Oss:
     """A server that answers as OSS does."""
-    server = Oss(s3_endpoint)
-    yield server
-    server.close()
+    return Oss(s3_endpoint, serve)
 
 
 @pytest.fixture

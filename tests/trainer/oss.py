@@ -4,7 +4,8 @@ import hashlib
 import http.client
 import threading
 from base64 import b64decode
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
 
 REFUSED = ("x-amz-checksum", "x-amz-sdk-checksum", "x-amz-trailer", "x-amz-checksum-mode", "if-none-match")
@@ -14,7 +15,7 @@ REFUSED = ("x-amz-checksum", "x-amz-sdk-checksum", "x-amz-trailer", "x-amz-check
 class Oss:
     """Passes requests on, except for what OSS does otherwise. Buckets named in `versioned` have versions."""
 
-    def __init__(self, s3_endpoint: str) -> None:
+    def __init__(self, s3_endpoint: str, serve: Callable[[type[BaseHTTPRequestHandler]], str]) -> None:
         self.versioned: set[str] = set()
         self.lists_uploads = False
         self.asked: list[tuple[str, str, dict[str, str]]] = []
@@ -74,13 +75,4 @@ class Oss:
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_it
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.url = serve(Handler)

@@ -1,14 +1,13 @@
 """Credentials of a node's role, and signed calls, against servers on loopback."""
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from botocore.session import Session
 
+from tests.trainer.conftest import Answering
 from trainer import alicloud, dialects
 from trainer.alicloud import Api, ApiError, Credentials, Role, canonical, headers
 from trainer.metadata import EcsMetadata, Identity, open_metadata
@@ -39,7 +38,7 @@ def _keys(number, hours):
 class Service:
     """Alibaba's metadata service and an API in one; `hardened` refuses who shows no token."""
 
-    def __init__(self):
+    def __init__(self, serve):
         self.hardened = True
         self.values = {
             "dynamic/instance-identity/document": json.dumps(DOCUMENT),
@@ -51,16 +50,7 @@ class Service:
         self.asked, self.calls, self.answers = [], [], []
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def answer(self, status, text=""):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
+        class Handler(Answering):
             def do_PUT(self):
                 service.asked.append(("PUT", self.path, self.headers.get("X-aliyun-ecs-metadata-token-ttl-seconds")))
                 self.answer(200, "token-1")
@@ -80,28 +70,18 @@ class Service:
                 status, answer = service.answers.pop(0) if service.answers else (200, {"RequestId": "r"})
                 self.answer(status, answer if isinstance(answer, str) else json.dumps(answer))
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.url = serve(Handler)
 
 
 @pytest.fixture
-def service(monkeypatch):
-    service = Service()
+def service(serve, monkeypatch):
+    service = Service(serve)
     monkeypatch.setenv("TRAINWRIGHT_ECS_METADATA", service.url)
     monkeypatch.setenv(alicloud.ENDPOINT, service.url)
     monkeypatch.setattr(alicloud, "RETRY_S", 0.01)
     for name in alicloud.KEYS:
         monkeypatch.delenv(name, raising=False)
-    yield service
-    service.close()
+    return service
 
 
 # --- The metadata service

@@ -1,11 +1,10 @@
 """The metadata client against a small service that asks for tokens."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.trainer.conftest import Answering
 from trainer import metadata
 from trainer.metadata import Ec2Metadata, Identity
 
@@ -20,22 +19,13 @@ DOCUMENT = {
 
 
 class Service:
-    def __init__(self):
+    def __init__(self, serve):
         self.values = {"dynamic/instance-identity/document": json.dumps(DOCUMENT)}
         self.token = 1
         self.asked = []
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def answer(self, status, text=""):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
+        class Handler(Answering):
             def do_PUT(self):
                 service.asked.append(("PUT", self.path, self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")))
                 self.answer(200, f"token-{service.token}")
@@ -47,22 +37,12 @@ class Service:
                 value = service.values.get(self.path.removeprefix("/latest/"))
                 return self.answer(404) if value is None else self.answer(200, value)
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.url = serve(Handler)
 
 
 @pytest.fixture
-def service():
-    service = Service()
-    yield service
-    service.close()
+def service(serve):
+    return Service(serve)
 
 
 def test_a_node_learns_who_it_is(service):

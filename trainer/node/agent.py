@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import trainer
 from trainer import exits, layout
 from trainer.alicloud import Api
 from trainer.metadata import EcsMetadata, Identity, Metadata
-from trainer.node import code, exposition, fabric, harden, health, nccl, preflight, scratch, storage, warm
+from trainer.node import exposition, fabric, harden, health, nccl, preflight
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.console import say
 from trainer.node.ess import Ess
@@ -28,30 +28,26 @@ from trainer.node.generations import Generations, Quarantined
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import HURRIED, Membership, Outcome
 from trainer.node.metrics import CloudMonitor, CloudWatch, Outlet, Sampler
-from trainer.node.nearby import DataNodes
 from trainer.node.peers import READY, Card
 from trainer.node.queue import Turn, first
 from trainer.node.rules import QUORUM_LIMIT_S
 from trainer.node.serving import Shelf, serving
 from trainer.node.shipping import Shipper
 from trainer.node.steps import BootReport, StepFailed
-from trainer.node.storage import Arrived, Bring
+from trainer.node.tiers import Tiers, code_folder
 from trainer.node.turns import Turns, clear
 from trainer.node.workers import Job, trainer_command
-from trainer.store import Entry, Missing, Store, StoreError, open_store
+from trainer.store import Entry, Store, StoreError, open_store
 
 IDENTIFY_LIMIT_S = 60
 HARDEN_LIMIT_S = harden.LIMIT_S + 30
-DATASET_WAIT_S = 900
-SCRATCH_LIMIT_S = scratch.LIMIT_S + scratch.IMAGE_WAIT_S + 30
-WARM_LIMIT_S = warm.LIMIT_S + 30
 STORAGE_LIMIT_S = 7200
 FABRIC_LIMIT_S = 60
 SYSTEM_LIMIT_S = preflight.SYSTEM_LIMIT_S + 10
 HEALTH_LIMIT_S = 120 + preflight.LOOPBACK_LIMIT_S
 PEERS_LIMIT_S = QUORUM_LIMIT_S + 600
 LAUNCH_LIMIT_S = 60
-"""Limits of the boot's steps, in seconds."""
+"""Limits of the boot's steps, in seconds; `tiers` has its own."""
 
 RETRY_S = 1.0
 
@@ -156,8 +152,10 @@ class Agent:
         if membership.outcome:
             return membership.outcome
         self._ship(shipper, card.node)
-        shown = self._tiers(report)
-        data = report.required("storage", lambda: self._needs(bucket, membership, shown), STORAGE_LIMIT_S)
+        tiers = Tiers(self.config, self.paths, bucket)
+        shown = tiers.set_up(report)
+        fails = partial(self._fails, membership)
+        data = report.required("storage", lambda: tiers.needs(card.node, shown, fails), STORAGE_LIMIT_S)
         if membership.outcome:
             return membership.outcome
         found = report.required("fabric", lambda: self._fabric(card.address), FABRIC_LIMIT_S)
@@ -184,7 +182,8 @@ class Agent:
         identity = report.required("identify", lambda: self._introduce(store, report), IDENTIFY_LIMIT_S)
         self._harden(report)
         self._ship(shipper, identity.node)
-        self._tiers(report)
+        tiers = Tiers(self.config, self.paths, bucket)
+        tiers.set_up(report)
         shelf = Shelf()
         offered = serving(shelf, store, identity.node, identity.address, self.config.job["dataset"])
         with ExitStack() as leaving:
@@ -193,7 +192,7 @@ class Agent:
                 return None, "serves shards at {}:{}".format(*leaving.enter_context(offered))
 
             report.required("launch", launch, LAUNCH_LIMIT_S)
-            report.required("storage", lambda: self._storage(bucket, arrived=shelf.add), STORAGE_LIMIT_S)
+            report.required("storage", lambda: tiers.fetch(arrived=shelf.add), STORAGE_LIMIT_S)
             shelf.complete = True
             while True:  # until a signal's handler raises; a signal just before a `pause` would be slept through
                 time.sleep(RETRY_S)
@@ -323,43 +322,6 @@ class Agent:
         say(f"the run has ended; says so to CloudWatch until the node is ended, for {LINGER_S / 3600:g} hours at most")
         self.lifecycle.attend(LINGER_S)
 
-    def _nearby(self, bucket: Store, node: str) -> Bring | None:
-        if not self.config.data_nodes:
-            return None
-        return DataNodes(open_store(bucket.url(layout.DATA)), self.config.job["dataset"], node).bring
-
-    def _tiers(self, report: BootReport) -> Path | None:
-        """See to scratch and to the warm tier, none of which a node needs; the dataset's folder in the latter."""
-        report.optional("scratch", lambda: scratch.assemble(self.paths), SCRATCH_LIMIT_S, None)
-        if not self.config.warm:
-            return None
-        mounted = report.optional("warm", lambda: warm.mount(self.config.warm, self.paths), WARM_LIMIT_S, None)
-        return mounted / layout.dataset_prefix(self.config.job["dataset"]) if mounted else None
-
-    def _needs(self, bucket: Store, membership: Membership, shown: Path | None) -> tuple[Path | None, str]:
-        """What the job needs. With a queue, a run whose needs the bucket can't meet fails, and makes way for others.
-
-        Both times that it is asked: once may be this node's own fault, as of its disk.
-        """
-
-        def met(wait_s: float) -> tuple[Path | None, str]:
-            bring = self._nearby(bucket, membership.card.node)
-            return self._storage(bucket, bring, shown=shown, wait_s=wait_s)
-
-        lacking = (Missing, code.Altered, storage.Corrupt)
-        try:
-            return met(DATASET_WAIT_S)
-        except lacking as error:
-            if not self.config.queue:
-                raise
-            say(f"tries once more: {error}")
-        try:
-            return met(0.0)
-        except lacking as error:
-            if not self._fails(membership, str(error)):
-                raise
-            return None, f"the run fails: {error}"
-
     def _fails(self, membership: Membership, reason: str) -> bool:
         """End a run that no node can train, where there is a queue; whether it was, which it isn't once a node could.
 
@@ -372,26 +334,6 @@ class Agent:
         self._await_answer(lambda: membership.end(succeeded=False, reason=reason))
         self._await_answer(membership.read_outcome)
         return True
-
-    def _storage(
-        self,
-        bucket: Store,
-        bring: Bring | None = None,
-        arrived: Arrived | None = None,
-        shown: Path | None = None,
-        wait_s: float = DATASET_WAIT_S,
-    ) -> tuple[Path | None, str]:
-        self.paths.scratch.mkdir(parents=True, exist_ok=True)
-        if sha256 := self.config.job.get("code"):
-            code.fetch(bucket, sha256, self._code_folder)
-        name = self.config.job["dataset"]
-        if not name:
-            return None, "no dataset asked for"
-        datasets = open_store(bucket.url(layout.dataset_prefix(name)))
-        folder = self.paths.scratch / "datasets" / name
-        if shown and not warm.shows_bucket(self.config.warm):
-            return storage.fill(datasets, shown, folder, wait_s, bring, arrived)
-        return storage.fetch(datasets, folder, wait_s, shown, bring, arrived)
 
     def _fabric(self, address: str) -> tuple[Fabric, str]:
         found = fabric.find(address, self.config.efa, self.paths.root, self.config.erdma, self.config.jumbo)
@@ -422,10 +364,6 @@ class Agent:
     def _saves(self) -> Path:
         return self.paths.scratch / "runs" / self.config.run
 
-    @property
-    def _code_folder(self) -> Path:
-        return self.paths.root / "opt/trainwright/code"
-
     def _job(self, data: Path | None, found: Fabric, store: Store) -> Job:
         path = self.paths.state / "job.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -447,7 +385,7 @@ class Agent:
         }
         if not own:
             return Job(trainer_command(), self.config.run, environment, logs, saves, **asked)
-        folder = self._code_folder / sha256 if (sha256 := self.config.job.get("code")) else saves
+        folder = code_folder(self.paths) / sha256 if (sha256 := self.config.job.get("code")) else saves
         # What the bundle carries must not stand before the image's own packages, of which it may have an older one.
         environment |= {"PYTHONPATH": str(folder), "TRAINWRIGHT_LIBRARY": str(LIBRARY)}
         return Job(own, self.config.run, environment, logs, saves, self.config.job["launcher"], folder, **asked)

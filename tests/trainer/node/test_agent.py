@@ -252,7 +252,7 @@ def test_b7_each_step_that_fails_has_an_exit_code_of_its_own_and_says_why(world,
 
 
 def test_a_dataset_that_never_comes_ends_the_boot(world, monkeypatch):
-    monkeypatch.setattr(agent_module, "DATASET_WAIT_S", 0.1)
+    monkeypatch.setattr("trainer.node.tiers.DATASET_WAIT_S", 0.1)
     assert world.run() == exits.STEP_FAILED["storage"]
 
 
@@ -304,7 +304,7 @@ def test_a_role_that_has_not_reached_its_node_yet_is_waited_for(world, monkeypat
 
 def test_a_node_that_is_asked_to_leave_while_it_boots_leaves(world, monkeypatch):
     """Also in the middle of a step that waits: here for a dataset that nobody packs."""
-    monkeypatch.setattr(agent_module, "DATASET_WAIT_S", 3)
+    monkeypatch.setattr("trainer.node.tiers.DATASET_WAIT_S", 3)
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
     assert world.run() == exits.DONE
     assert world.run_store.list(layout.GENERATIONS) == []
@@ -464,7 +464,7 @@ def test_a_bucket_that_does_not_answer_ends_no_run(world, alone, monkeypatch):
         return read(store, key)
 
     monkeypatch.setattr(FileStore, "get", get)
-    monkeypatch.setattr(agent_module, "DATASET_WAIT_S", 0.1)
+    monkeypatch.setattr("trainer.node.tiers.DATASET_WAIT_S", 0.1)
     assert world.run(**QUEUE) == exits.STEP_FAILED["storage"]
     assert not world.run_store.exists(layout.OUTCOME)
 

@@ -4,11 +4,11 @@ import base64
 import hashlib
 import hmac
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.trainer.conftest import Answering
 from trainer import alicloud
 from trainer.alicloud import ApiError, Credentials
 from trainer.node import backlog, failed, mns
@@ -32,20 +32,11 @@ def _xml(name, inner):
 class Service:
     """A queue that checks signatures as the vendor describes them."""
 
-    def __init__(self):
+    def __init__(self, serve):
         self.messages, self.asked, self.refuse, self.number = {}, [], "", 0
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def answer(self, status, text=""):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
+        class Handler(Answering):
             def asked(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 resource = self.path.removeprefix("/mns")
@@ -82,25 +73,15 @@ class Service:
                     self.answer(204)
 
         self.hidden = set()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.url = serve(Handler)
 
 
 @pytest.fixture
-def service(monkeypatch):
-    service = Service()
+def service(serve, monkeypatch):
+    service = Service(serve)
     monkeypatch.setenv(alicloud.ENDPOINT, service.url)
     monkeypatch.setattr(backlog, "ANSWER_S", 0)
-    yield service
-    service.close()
+    return service
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_where_nobody_listens_the_agent_ends_with_its_run(node):
 def test_a_run_is_said_to_go_on_from_the_boots_first_step(node, monkeypatch):
     """Also while nodes wait for a dataset, or for enough of them: a fleet at that is not idle."""
     node.bucket.delete("runs/r-1/" + layout.OUTCOME)
-    monkeypatch.setattr(agent_module, "DATASET_WAIT_S", 0.5)
+    monkeypatch.setattr("trainer.node.tiers.DATASET_WAIT_S", 0.5)
     monkeypatch.setattr("trainer.node.storage.POLL_S", 0.02)
     code, _ = node(namespace="Trainwright/b")
     assert code == exits.STEP_FAILED["storage"], "and a boot that failed doesn't stay"
