@@ -1,5 +1,7 @@
 """Exit codes that agents, workers and user-data agree on."""
 
+import re
+
 DONE = 0
 """The job is done; nothing is left to do."""
 
@@ -8,6 +10,9 @@ DRAINED = 75
 
 PEER_LOST = 69
 """A worker of another rank is gone (`EX_UNAVAILABLE` of sysexits): the cause is elsewhere."""
+
+OF_ITS_OWN = re.compile(r"cuda (?:error|failure)|ncclInvalid|invalid usage", re.IGNORECASE)
+"""What an error of NCCL's says that is the fault of the worker which raises it, and not the loss of a peer."""
 
 QUARANTINED = 78
 """The run goes on without this node, whose workers failed time and again while no others did."""

@@ -13,6 +13,8 @@ import signal
 from itertools import dropwhile
 from pathlib import Path
 
+from trainer.exits import OF_ITS_OWN
+
 TAIL = 64 * 1024
 """Bytes of a log's end that are read: a log may have gigabytes, and its node goes on beating meanwhile."""
 
@@ -33,8 +35,7 @@ BY_WATCHDOG = re.compile(
 BROKEN = re.compile(r"(?:torch\.distributed\.)?Dist(?:Backend|Network|Store)Error\b|.*NCCL error")
 """How an exception begins that torch.distributed raises; gloo's are RuntimeErrors that name its own sources."""
 
-OF_ITS_OWN = re.compile(r"cuda (?:error|failure)|ncclInvalid|invalid usage", re.IGNORECASE)
-"""What also goes through NCCL, and is the fault of the worker that says it."""
+_TRACEBACK = "Traceback (most recent call last):\n"
 
 _RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """What torch puts before each line of an uncaught exception (`distributed_c10d.py`, `_distributed_excepthook`)."""
@@ -60,8 +61,11 @@ def lost_peer(code: int, log: str) -> str:
     return short(error) if told else ""
 
 
-def account(code: int | None, own: Path, log: Path) -> tuple[str, str]:
-    """What went wrong, and what its own code raised if it did: by the file of its `own`, or else by its log's end."""
+def account(code: int | None, own: Path, log: Path, *, mixed: bool = False) -> tuple[str, str]:
+    """What went wrong, and what its own code raised if it did: by the file of its `own`, or else by its log's end.
+
+    A log that is `mixed`, of many ranks and of what started them, ends with words on those, and not with the cause.
+    """
     if code and code < 0:
         died = f"was killed by {signal.Signals(-code).name}"
         return died, ""  # the log's last line is of before, and not the cause
@@ -72,7 +76,7 @@ def account(code: int | None, own: Path, log: Path) -> tuple[str, str]:
         return f"{died}: {said}", said if error.get("raised") else ""
     except (OSError, ValueError, KeyError, TypeError):
         written = tail(log).strip()
-        said = short(written.rsplit("\n", 1)[-1])
+        said = short(_cause(written) if mixed else written.rsplit("\n", 1)[-1])
         return f"{died}: {said}" if written else died, said if code == RAISED and "Traceback (most" in written else ""
 
 
@@ -91,7 +95,17 @@ def place(stack: str) -> str:
     return f"at {Path(path).name}:{line} in {function}"
 
 
+def _cause(log: str) -> str:
+    """The first exception of a log; without any, its last line with a word in it."""
+    if _TRACEBACK in log:
+        return _exception(log.partition(_TRACEBACK)[2])
+    return next((line.strip() for line in reversed(log.split("\n")) if re.search(r"\w", line)), "")
+
+
 def _raised(log: str) -> str:
     """The exception of the last traceback, and what follows it."""
-    frames = log.rpartition("Traceback (most recent call last):\n")[2] if "Traceback (most" in log else ""
+    return _exception(log.rpartition(_TRACEBACK)[2]) if _TRACEBACK in log else ""
+
+
+def _exception(frames: str) -> str:
     return "\n".join(dropwhile(lambda line: line.startswith(" "), frames.split("\n")))

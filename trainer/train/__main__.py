@@ -123,6 +123,8 @@ def _looking_for_checkpoint(setting: Setting) -> Callable[[], Found | None]:
 
 def _is_loss_of_a_peer(error: Exception) -> bool:
     """Whether another rank is what went wrong. gloo says it in plain RuntimeErrors that name its own sources."""
+    if exits.OF_ITS_OWN.search(str(error)):
+        return False
     distributed = sys.modules.get("torch.distributed")
     return (distributed is not None and isinstance(error, distributed.DistError)) or "/gloo/" in str(error)
 

@@ -94,6 +94,12 @@ def _knock(deadline: float) -> None:
 
 def _device(setting: Setting) -> torch.device:
     if not torch.cuda.is_available():
+        if setting.gpus:
+            # Trained on CPUs, it would be billed as a GPU's work; and peers with GPUs would wait for another backend.
+            raise InvalidSetting(
+                f"GPUS_PER_NODE: {setting.gpus}, but torch finds no GPU; see whether `nvidia-smi` does, and whether "
+                f"torch {torch.__version__} is built for CUDA"
+            )
         return torch.device("cpu")
     count = torch.cuda.device_count()
     if setting.local_rank >= count:

@@ -20,6 +20,8 @@ class Setting:
     rank: int
     world: int
     local_rank: int
+    gpus: int
+    """GPUs that this node's type has, as its agent knows; 0 where nobody says."""
     data: Path
     """The dataset's folder: index.json and its shards."""
     store: str
@@ -56,6 +58,7 @@ def from_environment(
         rank=rank,
         world=world,
         local_rank=_number(environment, "LOCAL_RANK", 0),
+        gpus=_number(environment, "GPUS_PER_NODE", 0),
         data=data,
         store=store,
         scratch=Path(environment.get("TRAINWRIGHT_SCRATCH", beside / "scratch")),

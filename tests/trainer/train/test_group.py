@@ -7,6 +7,7 @@ from threading import Thread
 import pytest
 
 from trainer.train import group
+from trainer.train.errors import InvalidSetting
 from trainer.train.setting import from_environment
 
 
@@ -70,3 +71,11 @@ def test_where_nobody_listens_torch_is_asked_in_the_end_and_says_so(address, mee
     monkeypatch.setattr(group, "MEET_S", 0.1)
     with pytest.raises(Met):
         meeting(1)
+
+
+def test_a_node_whose_gpus_are_gone_doesnt_train_on_its_cpus(tmp_path):
+    """It would be billed as GPUs are, and its peers' backend would be another."""
+    places = {"RANK": "0", "WORLD_SIZE": "2", "GPUS_PER_NODE": "8"}
+    setting = from_environment(places, run="r", data=tmp_path, store=str(tmp_path))
+    with pytest.raises(InvalidSetting, match=r"GPUS_PER_NODE: 8, but torch finds no GPU"), group.joined(setting):
+        pass

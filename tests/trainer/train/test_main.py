@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import trainer
+from trainer.train import __main__ as main
 
 ROOT = Path(trainer.__file__).parents[1]
 
@@ -85,3 +86,18 @@ def test_it_runs_under_torchrun(start, tiny):
     said, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "done  step 12" in said
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        ("NCCL error in: NCCLUtils.cpp:1, remote process exited or there was a network error", True),
+        ("NCCL error in: NCCLUtils.cpp:1, unhandled cuda error: Cuda failure 'uncorrectable ECC error'", False),
+    ],
+)
+def test_a_fault_of_its_own_gpu_is_not_called_the_loss_of_a_peer(said: str, lost: bool):
+    """The node with that GPU would never be to blame, and would fail every generation."""
+    from torch.distributed import DistBackendError
+
+    assert main._is_loss_of_a_peer(DistBackendError(said)) is lost
