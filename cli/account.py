@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
+from typing import Any, Protocol
 
 from trainer.store import Store, StoreError
+
+MOST_PAGES = 10
+"""Of a list of folders, a thousand each."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,18 @@ class Account(Protocol):
 
     def store(self, bucket: str, prefix: str = "") -> Store:
         """A prefix in a bucket."""
+
+    def folders(self, bucket: str, prefix: str) -> list[str]:
+        """Names of what a bucket has right below a prefix, up to its next `/`; what they hold is not listed."""
+
+
+def folders(client: Any, bucket: str, prefix: str) -> list[str]:
+    """As `Account.folders`, by a client of S3's API, of whose errors it raises any."""
+    listed: list[str] = []
+    asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+    for page in islice(client.get_paginator("list_objects_v2").paginate(**asked), MOST_PAGES):
+        listed += [str(found["Prefix"])[len(prefix) : -1] for found in page.get("CommonPrefixes", ())]
+    return listed
 
 
 def advice(error: StoreError) -> str:

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any
 
 import botocore.credentials
+from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import credentials
-from cli.account import Group
+from cli import credentials, sessions
+from cli.account import Group, folders
 from cli.credentials import SIGN_IN, Person
 from cli.errors import Refused
 from cli.words import plain
@@ -25,10 +26,12 @@ from trainer.store import S3Store, Store
 
 SERVICES = {
     "cms": ("2019-01-01", "metrics.{region}.aliyuncs.com"),
+    "ecs": ("2014-05-26", "ecs.{region}.aliyuncs.com"),
     "ess": ("2014-08-28", "ess.{region}.aliyuncs.com"),
     "kms": ("2016-01-20", "kms.{region}.aliyuncs.com"),
     "nas": ("2017-06-26", "nas.{region}.aliyuncs.com"),
     "sts": ("2015-04-01", "sts.{region}.aliyuncs.com"),
+    "tag": ("2018-08-28", "tag.{region}.aliyuncs.com"),
 }
 """Version of each API that is called, and its public endpoint."""
 
@@ -67,7 +70,7 @@ class Alicloud:
 
     def __init__(self, region: str, person: Caller | None = None) -> None:
         self.region = region
-        self.person = person or Person(self._role)
+        self.person = person or Person(self._session)
 
     def signed_in(self) -> bool:
         """See `Account.signed_in`. Raises `Refused` for a profile that isn't there, or can't be used."""
@@ -155,15 +158,26 @@ class Alicloud:
 
     def store(self, bucket: str, prefix: str = "") -> Store:
         """See `Account.store`."""
-        client = oss_client(self.region, _Provider(self.person), LIMITS)
-        return S3Store(bucket, prefix, client, dialect=OSS)
+        return S3Store(bucket, prefix, self._oss(), dialect=OSS)
+
+    def folders(self, bucket: str, prefix: str) -> list[str]:
+        """See `Account.folders`."""
+        with refusals(f"what bucket {bucket} holds"):
+            return folders(self._oss(), bucket, prefix)
+
+    def _oss(self) -> Any:
+        return oss_client(self.region, _Provider(self.person), LIMITS)
 
     def _group(self, name: str) -> Mapping[str, Any] | None:
         found = self.call("ess", "DescribeScalingGroups", **{"ScalingGroupId.1": name})["ScalingGroups"]["ScalingGroup"]
         return found[0] if found else None
 
-    def _role(self, of: Credentials, profile: Mapping[str, Any]) -> Credentials:
-        """The role of a profile, taken with other credentials (STS API, AssumeRole). Raises `Refused`."""
+    def _session(self, of: Credentials | None, profile: Mapping[str, Any]) -> Credentials:
+        """See `credentials.Session`; a role is taken by STS API, AssumeRole. Raises `Refused`."""
+        if of is None:
+            if credentials.mode_of(profile) == "ecsramrole":
+                return sessions.of_instance(str(profile["ram_role_name"]))
+            return sessions.at_address(str(profile["credentials_uri"]))
         role, session = str(profile.get("ram_role_arn") or ""), str(profile.get("ram_session_name") or "trainwright")
         asked: dict[str, str | int] = {"RoleArn": role, "RoleSessionName": session}
         asked["DurationSeconds"] = int(profile.get("expired_seconds") or credentials.SESSION_S)
@@ -235,7 +249,7 @@ def refusals(asked: str) -> Iterator[None]:
     """Turn errors of APIs, while they are asked for something, into `Refused`, with what to do about it."""
     try:
         yield
-    except OSError as error:
+    except (OSError, BotoCoreError, ClientError) as error:
         what_to_do = advice(code_of(error)) or "See that Alibaba Cloud can be reached from here, then try again"
         raise Refused(f"{asked} can't be asked for: {plain(str(error)).rstrip('.')}. {what_to_do}") from None
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -244,7 +258,8 @@ def refusals(asked: str) -> Iterator[None]:
 
 def code_of(error: BaseException) -> str:
     """The code of an API's error; empty for others."""
-    return str(getattr(error, "code", "") or "")
+    told = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
+    return str(told.get("Code") or getattr(error, "code", "") or "")
 
 
 def advice(code: str) -> str:

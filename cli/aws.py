@@ -11,7 +11,7 @@ from boto3.exceptions import Boto3Error
 from botocore import exceptions
 from botocore.config import Config
 
-from cli.account import Group
+from cli.account import Group, folders
 from cli.errors import Refused
 from cli.words import plain
 from components.scaling import LAUNCH
@@ -108,6 +108,11 @@ class Aws:
         """See `Account.store`."""
         with refusals(f"the bucket {bucket}"):
             return open_store(f"s3://{bucket}/{prefix}")
+
+    def folders(self, bucket: str, prefix: str) -> list[str]:
+        """See `Account.folders`."""
+        with refusals(f"what bucket {bucket} holds"):
+            return folders(self._client("s3"), bucket, prefix)
 
 
 @contextmanager

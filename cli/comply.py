@@ -27,6 +27,7 @@ from cli.errors import Refused
 from cli.workspace import LOCAL, REPOSITORY, Workspace, stack_values
 from emulator.provider import foreseen
 from policies import record, settings, state
+from policies.controls import declared
 from policies.resources import Stack
 from policies.settings import InvalidSettings, Settings
 from tools.environment import PROVIDERS
@@ -63,6 +64,9 @@ def comply(wanted: Wanted, form: Format, output: Path | None, console: Console) 
     with _not_judged():
         workspace = None if wanted.state and wanted.stack is None else Workspace(wanted.stack or LOCAL)
         asked = _settings(workspace, wanted)
+        asked.select(declared(asked))  # what names no control is said before the engine is waited for
+        if output and not output.absolute().parent.is_dir():
+            raise Refused(f"--output: there is no folder {output.absolute().parent}. Make it first")
         if wanted.state or workspace is None:
             stack, subject = _exported(wanted.state)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -51,12 +52,13 @@ def up(stack: str, console: Console, *, sure: bool = False) -> int:
     """
     workspace = Workspace(stack)
     plan = _reviewed(workspace, console)
+    consent = _consent(workspace, sure)
     with ThreadPoolExecutor(1) as pool:
         bundled = workspace.local and plan.spec.job.dataset == datasets.STANDARD_LIBRARY
         packing = pool.submit(datasets.pack_standard_library, workspace.home) if bundled else None
         workspace.create()
         try:
-            workspace.pulumi("up", *_consent(workspace, sure), "--suppress-outputs")
+            workspace.pulumi("up", *consent, "--suppress-outputs")
             if packing and not datasets.there(datasets.STANDARD_LIBRARY, workspace.bucket()):
                 datasets.upload(packing.result(), workspace.bucket(), console)
             _unlike(workspace, console)
@@ -81,6 +83,7 @@ def down(stack: str, console: Console, *, sure: bool = False) -> None:
     One that another stack is up on goes on.
     """
     workspace = Workspace(stack)
+    _ = workspace.file  # a stack that has none is refused by its name, before anything is fetched or started
     if not workspace.local:
         workspace.pulumi("destroy", *_consent(workspace, sure))
         return
@@ -117,10 +120,23 @@ def _reviewed(workspace: Workspace, console: Console) -> Plan:
 
 
 def _consent(workspace: Workspace, sure: bool) -> list[str]:
-    """Pulumi's options: the embedded cloud is changed at once; what costs money, after a look and a yes."""
+    """Pulumi's options: the embedded cloud is changed at once; what costs money, after a look and a yes.
+
+    Raises `Refused` where there is no terminal to ask on, as in CI.
+    """
     if workspace.local:
         return ["--yes", "--skip-preview"]
+    if not sure and not _can_ask():
+        raise Refused(
+            f"there is no terminal here to ask on before '{workspace.stack}' is changed. Look at what would change by "
+            f"`trainwright preview --stack {workspace.stack} --live`, then give --yes"
+        )
     return ["--yes"] if sure else []
+
+
+def _can_ask() -> bool:
+    """Whether the engine can, which wants both (pulumi/pulumi, `cmdutil.InteractiveTerminal`)."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _unlike(workspace: Workspace, console: Console) -> None:

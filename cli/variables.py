@@ -57,7 +57,7 @@ def embedded_sign(given: Mapping[str, str]) -> str | None:
         home = Path(given["PULUMI_HOME"]).parent
         if given.get("TRAINWRIGHT_HOME") == str(home) or given.get("PULUMI_BACKEND_URL") == f"file://{home}/state":
             return "PULUMI_HOME"
-    return next((name for name in ENDPOINTS if _is_loopback(given.get(name, ""))), None)
+    return next((name for name in ENDPOINTS if is_loopback(given.get(name, ""))), None)
 
 
 def _with_loopback(names: str) -> str:
@@ -65,7 +65,8 @@ def _with_loopback(names: str) -> str:
     return ",".join(listed + [name for name in LOOPBACK if name not in listed])
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Whether an address is one of this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback

@@ -77,7 +77,7 @@ class Workspace:
             known = [file.name.split(".")[1] for file in folder.glob("Pulumi.*.yaml")]
             raise Refused(
                 f"there is no stack '{self.stack}': no such file as {path.relative_to(self.project)}. "
-                f"{nearest(self.stack, known)}"
+                f"{nearest(self.stack, known) if known else 'This project has no stack yet'}"
             )
         return path
 
@@ -222,7 +222,9 @@ class Workspace:
         found = run or (current(places).run if places else self.declared)
         store = self.open(str(self.outputs["bucket"]), layout.run_prefix(found))
         known = {self.declared, *(place.turn.run for place in places)}
-        if found not in known and not store.list(layout.CONTROL):
+        if found not in known:
+            known |= set(self.account.folders(str(self.outputs["bucket"]), layout.run_prefix("")))
+        if found not in known:
             raise Refused(f"stack '{self.stack}' has no run '{found}'. {nearest(found, known)}")
         return found, store
 

@@ -6,8 +6,8 @@ A price that has no source is never taken for zero: what isn't counted is named.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from typing import Any
 
@@ -76,8 +76,13 @@ class Cost:
     data: Line | None = None
     """Data nodes, which come on top however the others are bought."""
 
+    unpriced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Types that a price is missing of, and in which ways of being bought."""
+
     def text(self, width: int = 80) -> str:
-        """An aligned table, and below it the dates of the prices and what isn't counted."""
+        """An aligned table, and below it the dates of the prices and what isn't counted; a sentence if none has one."""
+        if not self.prices:
+            return self._no_price(width)
         head = textwrap.fill(
             f"cost of {self.type} in {self.region}, bought {self.purchase}; a month is {HOURS} hours", width
         )
@@ -93,6 +98,19 @@ class Cost:
         ]
         wrapped = [textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ") for note in notes]
         return "\n".join([head, *table, *wrapped])
+
+    def _no_price(self, width: int) -> str:
+        """That the cost is unknown, and what to put into the stack's file for it to be known."""
+        sizes = " to ".join(f"{size:,}" for size in sorted({self.desired, self.max}))
+        told = (
+            f"cost of {sizes} node{'s' if self.max > 1 else ''} of {self.type} in {self.region}: unknown, as no price "
+            "has a source. Yours count once the stack's file has them, in USD for a node and hour:"
+        )
+        stated = ["trainwright:prices:"]
+        for name, purchases in self.unpriced.items():
+            rates = ", ".join(f"{purchase.replace('-', '_')}: …" for purchase in purchases)
+            stated.append(f"  {name}: {{{rates}}}")
+        return "\n".join([textwrap.fill(told, width), *(f"    {line}" for line in stated)])
 
     def outputs(self) -> dict[str, Any]:
         """What a stack exports: USD by purchase mode, each from low to high, at `desired` and at `max` nodes."""
@@ -127,6 +145,10 @@ def cost(plan: Plan) -> Cost:
     sizes = sorted({plan.fleet.desired, plan.fleet.max})
     data_price = _data_price(plan)
     lines = [Line(way, size, _per_hour(plan, way, size, prices)) for way in ways for size in sizes]
+    missing = tuple(purchase for purchase, found in prices.items() if not found)
+    unpriced = {instance.name: missing} if missing else {}
+    if plan.data and not data_price:
+        unpriced.setdefault(plan.data.instance.name, ("on-demand",))
     return Cost(
         type=instance.name,
         region=plan.spec.region,
@@ -135,8 +157,9 @@ def cost(plan: Plan) -> Cost:
         max=plan.fleet.max,
         lines=tuple(lines),
         prices=tuple(found for found in (*prices.values(), data_price) if found),
-        unknown=tuple(_unknown(plan, [purchase for purchase, found in prices.items() if not found], data_price)),
+        unknown=tuple(_unknown(plan, missing, data_price)),
         data=_data_line(plan.data.fleet.desired, data_price) if plan.data else None,
+        unpriced=unpriced,
     )
 
 

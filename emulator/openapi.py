@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from emulator import ACCOUNT_ID, ess, mns, places
+from emulator import ACCOUNT_ID, ess, mns, places, tags
 from emulator.ess import Answer, Parameters, Refusal
 from emulator.oss import Application, Environment, Start
 
@@ -36,10 +36,11 @@ def _no_alarms(_given: Parameters) -> Answer:
 
 APIS: dict[str, dict[str, Callable[[Parameters], Answer]]] = {
     **ess.ACTIONS,
+    **tags.ACTIONS,
     "2015-04-01": {"GetCallerIdentity": _caller},
     "2019-01-01": {"PutCustomMetric": _taken, "DescribeMetricRuleList": _no_alarms},
 }
-"""What is answered, by an API's version and the action: ESS, STS, CloudMonitor."""
+"""What is answered, by an API's version and the action: ESS, ECS, the Tag service, STS, CloudMonitor."""
 
 
 class OpenApi:

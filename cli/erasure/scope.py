@@ -78,7 +78,7 @@ def scope(run: str, dataset: str, subject: str) -> Scope:
     asked = {"run": run, "dataset": dataset, "subject": subject}
     given = {kind: name for kind, name in asked.items() if name}
     if len(given) != 1:
-        raise Refused("say what to erase, one at a time: --run ID, --dataset NAME, --subject KEY, or --crypto")
+        raise Refused("say what to erase, one at a time: --run RUN, --dataset NAME, --subject KEY, or --crypto")
     ((kind, name),) = given.items()
     if kind == "subject":
         if not re.fullmatch(SUBJECT, name):

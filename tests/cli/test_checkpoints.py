@@ -12,9 +12,11 @@ import boto3
 import pytest
 from moto import mock_aws
 from rich.console import Console
+from typer.testing import CliRunner
 
-from cli import checkpoints
+from cli import checkpoints, main
 from cli.errors import Refused
+from cli.workspace import Workspace
 from trainer.store import FileStore, S3Store, Store
 from trainer.train.checkpoint import Manifest, publish, write
 
@@ -62,6 +64,20 @@ def test_all_are_listed_with_what_is_wrong_with_them(store: FileStore, tmp_path:
     for text in ("age", "1 min 30 s", "34 B", "whole", "model.pt absent or cut short"):
         assert text in said(console)
     assert json.loads(json.dumps(checkpoints.as_json(found)))[4]["state"] == "whole"
+
+
+@pytest.mark.parametrize("verb", [["list"], ["verify"], ["export", "--to", "m.pt"]])
+def test_each_verb_takes_a_run_as_the_other_verbs_do(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Workspace, "run", lambda _, run: asked.append(run) or (run, store))
+    monkeypatch.chdir(tmp_path)
+    for named in ([], ["--run", "older"]):
+        done = CliRunner().invoke(main.app, ["checkpoints", *verb, *named])
+        assert done.exit_code == 0, done.output
+        (tmp_path / "m.pt").unlink(missing_ok=True)
+    assert asked == ["", "older"]
 
 
 def test_a_run_without_checkpoints_says_so(tmp_path: Path, console: Console) -> None:

@@ -18,6 +18,9 @@ OWN = {
     "cli/credentials.py": "how one signs in to Alibaba Cloud",
     "cli/erasure/alicloud.py": "what Alibaba Cloud is asked",
     "cli/erasure/alicloud_keys.py": "what Alibaba Cloud is asked",
+    "cli/sessions.py": "how one signs in to Alibaba Cloud",
+    "cli/leftovers/aws.py": "what AWS is asked",
+    "cli/leftovers/alicloud.py": "what Alibaba Cloud is asked",
     "cli/oss.py": "Alibaba Cloud's protocol",
     "cli/variables.py": "names of variables, which lead clients of both",
 }
@@ -31,8 +34,8 @@ BOTH = re.compile(r"AWS or Alibaba Cloud|EFA, or eRDMA|arn:aws|acs:kms")
 """What has the words of both, or the forms by which they are told apart."""
 
 MEANT = {
-    ("cli/main.py", "aws"): "the catalog that is shown by default",
-    ("cli/main.py", "--efa"): "what the flag was called before there was another cloud",
+    ("cli/verbs/catalog.py", "aws"): "the catalog that is shown by default",
+    ("cli/verbs/catalog.py", "--efa"): "what the flag was called before there was another cloud",
     ("cli/catalog.py", "aws"): "the catalog that is shown by default",
     ("cli/account.py", "oss://"): "whose advice is given",
     ("cli/erasure/clouds.py", "aws"): "whose keys have which form",

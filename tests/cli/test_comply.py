@@ -96,6 +96,22 @@ def test_a_control_that_fails_itself_is_one(project: Path, monkeypatch: pytest.M
     assert "the control itself failed: ZeroDivisionError" in said
 
 
+@pytest.mark.parametrize(
+    ("asked", "output", "told"),
+    [
+        (Wanted("prod", topics=("nope",)), None, "policies:topics: there is no topic 'nope', but audit"),
+        (Wanted("prod"), "absent/x.html", "--output: there is no folder .*absent. Make it first"),
+    ],
+)
+def test_what_can_be_refused_at_once_does_not_wait_for_the_engine(
+    project: Path, monkeypatch: pytest.MonkeyPatch, asked: Wanted, output: str | None, told: str
+) -> None:
+    monkeypatch.setattr(comply, "planned", lambda _: pytest.fail("the engine was asked"))
+    with pytest.raises(Refused, match=told) as raised:
+        comply.comply(asked, "html", Path(output) if output else None, Console(file=io.StringIO()))
+    assert raised.value.code == comply.NOT_JUDGED
+
+
 def test_the_command_narrows_what_the_stack_asks_for(project: Path) -> None:
     assert judged(Wanted("prod", topics=("network",)))[0] == 0
     assert judged(Wanted("prod", frameworks=("soc2",)))[0] == 1
@@ -124,7 +140,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--state", "binary"], "no text in UTF-8"),
     (["--state", "broken.json"], "broken.json: is no state as `pulumi stack export` writes it"),
     (["--state", "empty.json"], "empty.json: there is no resource of AWS or Alibaba Cloud in it"),
-    (["--state", "state.json", "--output", "nowhere/x"], "nowhere/x: No such file"),
+    (["--state", "state.json", "--output", "nowhere/x"], "--output: there is no folder"),
 ]
 
 

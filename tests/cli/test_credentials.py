@@ -16,11 +16,17 @@ from trainer.alicloud import Credentials
 
 NOW = 1_800_000_000.0
 KEYS = {"access_key_id": "ak", "access_key_secret": "sk"}
-EVERY = (*credentials.KEY, *credentials.SECRET, *credentials.TOKEN, *credentials.PROFILE, *credentials.FILE)
+EVERY = (
+    *credentials.KEY, *credentials.SECRET, *credentials.TOKEN, *credentials.PROFILE, *credentials.FILE,
+    *credentials.ADDRESS, *credentials.INSTANCE,
+)  # fmt: skip
 
 
-def take(of: Credentials, profile: Mapping[str, Any]) -> Credentials:
-    """A role, with who took it in its name."""
+def take(of: Credentials | None, profile: Mapping[str, Any]) -> Credentials:
+    """A session, with who gave it in its name."""
+    if of is None:
+        given = {"ecsramrole": "ram_role_name", "credentialsuri": "credentials_uri"}[credentials.mode_of(profile)]
+        return Credentials(f"of {profile[given]}", "r", "t")
     return Credentials(f"{of.key}>{profile['ram_role_arn']}", "r", "t")
 
 
@@ -78,20 +84,44 @@ def test_the_current_profile_is_used_unless_a_variable_names_another(home: Path)
          Credentials("ak>acs:ram::1:role/r", "r", "t")),
         ({"mode": "ChainableRamRoleArn", "source_profile": "base", "ram_role_arn": "r2"},
          Credentials("bk>r2", "r", "t")),
+        ({"mode": "EcsRamRole", "ram_role_name": "nodes", "credentials_uri": "stale"},
+         Credentials("of nodes", "r", "t")),
+        ({"mode": "CredentialsURI", "credentials_uri": "http://localhost/"},
+         Credentials("of http://localhost/", "r", "t")),
+        ({"mode": "ChainableRamRoleArn", "source_profile": "ecs", "ram_role_arn": "r2"},
+         Credentials("of nodes>r2", "r", "t")),
         ({"mode": "CloudSSO", **KEYS, "sts_token": "t", "sts_expiration": NOW + 3600},
          Credentials("ak", "sk", "t", "2027-01-15T09:00:00+00:00")),
     ],
 )  # fmt: skip
 def test_a_profile_is_read_by_its_mode(home: Path, profile: dict[str, Any], expected: Credentials) -> None:
     base = {"name": "base", "mode": "AK", "access_key_id": "bk", "access_key_secret": "s"}
-    configure(home, {"name": "default", **profile}, base)
+    ecs = {"name": "ecs", "mode": "EcsRamRole", "ram_role_name": "nodes"}
+    configure(home, {"name": "default", **profile}, base, ecs)
     assert asked() == expected
+
+
+def test_an_address_or_an_instances_role_is_named_by_a_variable_too_and_comes_before_the_current_profile(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(home, {"name": "default", "mode": "AK", **KEYS})
+    role = {"ALIBABA_CLOUD_ECS_METADATA": "nodes"}
+    assert asked(**role) == Credentials("of nodes", "r", "t")
+    assert asked(**role, ALIBABA_CLOUD_CREDENTIALS_URI="https://a") == Credentials("of https://a", "r", "t")
+    assert asked(**role, ALIBABA_CLOUD_PROFILE="default") == Credentials("ak", "sk")
+    monkeypatch.setenv(*next(iter(role.items())))
+    assert credentials.for_the_engine() == {}, "the provider reads it too"
+    assert credentials.present()
 
 
 @pytest.mark.parametrize(
     ("profile", "told"),
     [
-        ({"mode": "EcsRamRole", "ram_role_name": "r"}, "is of mode 'EcsRamRole'; only AK, StsToken, RamRoleArn"),
+        ({"mode": "OIDC", "ram_role_arn": "r"}, "is of mode 'OIDC'; only AK, StsToken, RamRoleArn"),
+        ({"mode": "EcsRamRole"}, "has no ram_role_name. Give it one: `aliyun configure --mode EcsRamRole`"),
+        ({"mode": "CredentialsURI"}, "has no credentials_uri. Give it one"),
+        ({"mode": "ChainableRamRoleArn", "source_profile": "handed", "ram_role_arn": "r"},
+         "profile 'handed': is of mode 'CredentialsURI'; only"),
         ({"mode": "External", "process_command": "x"}, "is of mode 'External'"),
         ({"mode": "AK", "access_key_id": "ak"}, "has no access key id and secret"),
         ({"mode": "StsToken", **KEYS}, "has no token, access key id and secret"),
@@ -102,7 +132,8 @@ def test_a_profile_is_read_by_its_mode(home: Path, profile: dict[str, Any], expe
     ],
 )  # fmt: skip
 def test_what_can_not_be_used_is_said_with_the_way_out(home: Path, profile: dict[str, Any], told: str) -> None:
-    configure(home, {"name": "default", **profile})
+    handed = {"name": "handed", "mode": "CredentialsURI", "credentials_uri": "https://a"}
+    configure(home, {"name": "default", **profile}, handed)
     with pytest.raises(Refused) as raised:
         asked()
     assert told in str(raised.value)
@@ -128,8 +159,17 @@ def test_the_engine_is_given_the_current_profile_which_its_provider_would_not_lo
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert credentials.for_the_engine() == {}
-    configure(home, {"name": "work", "mode": "AK", **KEYS}, current="work")
+    handed = {"name": "handed", "mode": "CredentialsURI", "credentials_uri": "https://a"}
+    configure(home, {"name": "work", "mode": "AK", **KEYS}, handed, current="work")
     assert credentials.for_the_engine() == {"ALIBABA_CLOUD_PROFILE": "work"}
+    monkeypatch.setenv("ALIBABA_CLOUD_PROFILE", "handed")
+    assert credentials.for_the_engine() == {"ALIBABA_CLOUD_CREDENTIALS_URI": "https://a"}
+    monkeypatch.delenv("ALIBABA_CLOUD_PROFILE")
+    configure(home, handed, current="handed")
+    assert credentials.for_the_engine() == {
+        "ALIBABA_CLOUD_PROFILE": "handed", "ALIBABA_CLOUD_CREDENTIALS_URI": "https://a",
+    }  # fmt: skip
+    configure(home, {"name": "mine", "mode": "AK", **KEYS})
     monkeypatch.setenv("ALICLOUD_PROFILE", "mine")
     assert credentials.for_the_engine() == {}
     monkeypatch.delenv("ALICLOUD_PROFILE")

@@ -25,6 +25,7 @@ from cli.erasure.cluster import Cluster
 from cli.erasure.key import erase_key
 from cli.erasure.scope import Mirror, Scope, Upload, Version, found
 from cli.errors import Refused
+from cli.verbs import erasure
 from cli.workspace import Workspace
 from trainer import layout
 from trainer.node.membership import Outcome
@@ -339,7 +340,7 @@ def typed(account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
                "evidenceKeyArn": account.evidence}  # fmt: skip
     monkeypatch.setattr(Workspace, "outputs", outputs)
     monkeypatch.setattr(Aws, "mirrors", lambda *_: [])
-    monkeypatch.setattr(main, "console", Console(file=io.StringIO(), width=200))
+    monkeypatch.setattr(erasure, "console", Console(file=io.StringIO(), width=200))
     monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path))
 
     def run(*arguments: str, say: str = "") -> Any:
@@ -380,7 +381,7 @@ def test_the_command_erases_certifies_and_verifies(account: Account, typed: Any,
     assert told(file)["stack"] == "prod-us-west"
     assert typed("verify", str(file)).exit_code == 0
     assert typed("verify", "--offline", str(file)).exit_code == 0
-    said = main.console.file.getvalue()  # type: ignore[attr-defined]
+    said = erasure.console.file.getvalue()  # type: ignore[attr-defined]
     assert said.count("Signature: good") == 2
     assert said.count("KMS has the same public key") == 1
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from cli import lifecycle
 from cli.account import Group
 from cli.errors import Interrupted, Refused
+from cli.verbs import cluster
 from cli.workspace import REPOSITORY, Workspace
 from emulator import cloud
 from trainer.store import FileStore
@@ -59,6 +60,7 @@ class Setting:
         monkeypatch.chdir(folder)
         monkeypatch.setattr(Workspace, "open", lambda *_: FileStore(prefix.store.root))
         monkeypatch.setattr(Workspace, "group", lambda _: Group(prefix.began, self.instances))
+        monkeypatch.setattr(lifecycle, "_can_ask", lambda: True)
         monkeypatch.setattr(cloud, "find", lambda _: self.cloud)
         monkeypatch.setattr(cloud, "start", self._start)
         monkeypatch.setattr(cloud, "stop", self._stop)
@@ -97,6 +99,17 @@ def test_one_who_is_sure_is_not_asked(setting: Setting, prefix: Any) -> None:
     lifecycle.up("prod", setting.console, sure=True)
     lifecycle.down("prod", setting.console, sure=True)
     assert setting.commands == ["up --yes --suppress-outputs --stack prod", "destroy --yes --stack prod"]
+
+
+@pytest.mark.parametrize("verb", [lifecycle.up, lifecycle.down])
+def test_where_nobody_can_be_asked_nothing_is_begun(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, verb: Any
+) -> None:
+    """In CI: no cluster is said to be left, as none was touched, and the stack's file stays as it is."""
+    monkeypatch.setattr(lifecycle, "_can_ask", lambda: False)
+    with pytest.raises(Refused, match=r"no terminal here to ask on before 'prod' is changed.*give --yes$"):
+        verb("prod", setting.console)
+    assert not setting.asked.exists()
 
 
 def test_the_embedded_cloud_is_changed_at_once(setting: Setting, prefix: Any) -> None:
@@ -189,7 +202,7 @@ def test_ctrl_c_lets_pulumi_end_in_order_and_is_one_line(setting: Setting, verb:
     program.write_text(program.read_text().replace('case "$1', f'[ "$1" = {asked} ] && {{ {slow}; }}\ncase "$1', 1))
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from cli.main import main; main()"
     command = subprocess.Popen(
-        [sys.executable, "-c", start, verb, "--stack", "prod"],
+        [sys.executable, "-c", start, verb, "--stack", "prod", "--yes"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -259,3 +272,15 @@ def test_what_would_lead_past_the_embedded_cloud_does_not_reach_the_engine(
     assert "AWS_ENDPOINT_URL_S3" not in told
     assert told["no_proxy"] == told["NO_PROXY"] == "a.example,127.0.0.1,localhost"
     assert told["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("name", ["prodd", "local-x"])
+def test_a_mistyped_stack_ends_no_cloud_and_fetches_nothing(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    setting.cloud = cloud.Cloud("http://127.0.0.1:1", 1, setting.folder)
+    monkeypatch.setattr(cloud, "stop", lambda _: pytest.fail("the embedded cloud was ended"))
+    for verb in (lambda: lifecycle.down(name, setting.console), lambda: cluster.env(name)):
+        with pytest.raises(Refused, match=f"there is no stack '{name}'"):
+            verb()
+    assert not setting.asked.exists()

@@ -11,6 +11,7 @@ from botocore.exceptions import NoCredentialsError
 
 from cli import lifecycle, main
 from cli.errors import Interrupted, Refused
+from cli.verbs import cluster
 from cli.workspace import Workspace
 from trainer.store import Unavailable
 
@@ -69,14 +70,29 @@ def test_env_takes_back_what_would_lead_past_the_embedded_cloud(
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "work")
     monkeypatch.setattr(Workspace, "environment", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "A": "it's"})
-    main.env("local")
+    cluster.env("local")
     script = f"{capsys.readouterr().out}echo ${{AWS_PROFILE-gone}} $AWS_ENDPOINT_URL $A"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "gone http://127.0.0.1:1 it's\n"
 
 
 @pytest.mark.parametrize(
-    "verb", ["up", "down", "preview", "check", "env", "watch", "status", "logs", "catalog", "data"]
+    "verb",
+    [
+        "up",
+        "down",
+        "preview",
+        "check",
+        "env",
+        "leftovers",
+        "watch",
+        "status",
+        "logs",
+        "catalog",
+        "data",
+        "queue",
+        "erase",
+    ],
 )
 def test_every_verb_explains_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str

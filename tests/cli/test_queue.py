@@ -65,6 +65,9 @@ class Bench:
     def send(self, url, body):
         self.sent.append((url, body))
 
+    def folders(self, _bucket, prefix):
+        return [folder.name for folder in (self.bucket.root / prefix).iterdir()]
+
     def write(self, values):
         self.file.write_text(yaml.safe_dump({"config": {f"trainwright:{key}": value for key, value in values.items()}}))
 

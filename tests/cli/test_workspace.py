@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from cli import engine
 from cli.alicloud import Alicloud
@@ -85,3 +89,42 @@ def test_who_has_no_login_is_told_how_to_get_one(project: Path, monkeypatch: pyt
     monkeypatch.setattr(Workspace, "environment", {})
     with pytest.raises(Refused, match=r"no login.*`pulumi login`.*trainwright env --stack prod.*then try again$"):
         _ = workspace.outputs
+
+
+RUNS = {f"runs/{run}/{key}": b"{}" for run in ("gpt-1a", "gpt-2b", "bert-3c") for key in ("control/a", "logs/b")}
+
+
+@pytest.fixture(params=["aws", "alicloud"])
+def up(request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    """A cluster of either cloud whose bucket has three runs, of which its file declares the last."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", *alicloud.KEYS[:2]):
+        monkeypatch.setenv(name, "test")
+    outputs = {"bucket": "data", "run": "gpt-2b"}
+    monkeypatch.setattr(Workspace, "outputs", outputs)
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="data")
+        for key, body in RUNS.items():
+            client.put_object(Bucket="data", Key=key, Body=body)
+        monkeypatch.setattr("cli.alicloud.oss_client", lambda *_: client)
+        yield stack(project, "prod", cloud=request.param, region="us-east-1")
+
+
+def test_any_run_that_the_bucket_has_can_be_named(up: Workspace) -> None:
+    assert up.run()[0] == "gpt-2b"
+    assert up.run("bert-3c")[1].list()[0].key == "control/a"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [("gpt-1b", "Did you mean gpt-2b or gpt-1a?"), ("x", "Known: bert-3c, gpt-1a, gpt-2b"), ("gpt-1a/logs", "gpt-1a")],
+)
+def test_a_run_that_there_is_not_is_told_with_those_there_are(up: Workspace, wrong: str, told: str) -> None:
+    with pytest.raises(Refused, match=f"stack 'prod' has no run '{wrong}'. .*{re.escape(told)}"):
+        up.run(wrong)
+
+
+def test_a_bucket_that_shows_no_runs_says_why(up: Workspace) -> None:
+    up.outputs["bucket"] = "absent"  # type: ignore[index]
+    with pytest.raises(Refused, match=r"what bucket absent holds can't be asked for: .*NoSuchBucket"):
+        up.run("gpt-1b")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from components.checks import review
 from components.cost import HOURS, Amount, cost
@@ -79,6 +80,18 @@ def test_a_missing_price_is_unknown_and_named_and_never_zero(costed):
     assert found.unknown[0].startswith("m6a.large in us-west-2 bought on-demand, spot: no price has a source")
     assert "unknown" in found.text()
     assert found.outputs()["perHour"] == {}
+
+
+def test_where_no_price_is_known_a_sentence_says_so_and_how_to_state_them(costed):
+    """And what it says to put into the file is what the file takes."""
+    lines = costed({"nodes.desired": 2, "nodes.max": 4}).text(80).splitlines()
+    assert " ".join(lines[:2]).startswith("cost of 2 to 4 nodes of m6a.large in us-west-2: unknown, as no price has")
+    assert not any("USD a month" in line for line in lines)
+    stated = yaml.safe_load("\n".join(lines[2:]).replace("…", "0.1"))
+    assert stated == {"trainwright:prices": {"m6a.large": {"on_demand": 0.1, "spot": 0.1}}}
+    told = costed({"nodes.desired": 2, "nodes.max": 4, "prices": stated["trainwright:prices"]}).text(80)
+    assert "unknown" not in told
+    assert "USD a month" in told
 
 
 def test_a_mixed_fleet_with_one_price_unknown_is_unknown_as_a_whole(costed):

@@ -1,10 +1,9 @@
 """One rank for the tests: a process that imports torch once and then runs what it is told, line by line, on stdin.
 
-Each line is a JSON object with `task` (`train`, `gradients` or `built`), `job`, `setting`, `port`, and the task's own
-values; each answer is one line of JSON on stdout, after `ANSWER `.
+Each line is a JSON object with `task` (one of `TASKS`), `job`, `setting`, `port`, and the values of the task; each
+answer is one line of JSON on stdout, after `ANSWER `.
 """
 
-import gc
 import json
 import math
 import os
@@ -21,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
+from trainer.pulse import Pulse
 from trainer.store import open_store
 from trainer.train import checkpoint, config, loop
 from trainer.train.feed import Feed
@@ -53,6 +53,22 @@ def train(
         return {"code": loop.train(job, setting, found=find, asked=lambda: next(steps) == drain_at)}
     finally:
         loop.compute = compute
+
+
+def promises(job: config.Job, setting: Setting, **_: Any) -> list[tuple[str, float]]:
+    """What this rank promises while it trains, and for how long."""
+    said: list[tuple[str, float]] = []
+    kept = Pulse.promise
+
+    def promise(_pulse: Pulse, what: str, within_s: float) -> None:
+        said.append((what, within_s))
+
+    Pulse.promise = promise  # type: ignore[method-assign]
+    try:
+        loop.train(job, setting, found=lambda: None, asked=lambda: False)
+    finally:
+        Pulse.promise = kept  # type: ignore[method-assign]
+    return said
 
 
 def gradients(job: config.Job, setting: Setting, path: str, poison: bool, **_: Any) -> dict[str, Any]:
@@ -122,7 +138,7 @@ def collectives() -> Iterator[list[str]]:
             setattr(dist, name, function)
 
 
-TASKS: dict[str, Callable[..., dict[str, Any]]] = {"train": train, "gradients": gradients, "built": built}
+TASKS: dict[str, Callable[..., Any]] = {"train": train, "promises": promises, "gradients": gradients, "built": built}
 
 
 def main() -> None:
@@ -142,7 +158,6 @@ def main() -> None:
             answer = {"error": f"{type(error).__name__}: {error}"}
             if dist.is_initialized():
                 dist.destroy_process_group()
-        gc.enable()
         print(ANSWER + json.dumps(answer), flush=True)
 
 
