@@ -17,12 +17,12 @@ from trainer.train.tokens import Tokens
 MicroSteps = list[tuple[Tensor, Tensor]]
 """(tokens, targets) of each micro-step, of shape (samples, context)."""
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 22
 """What is gathered at once, unless a step alone takes more: a thread's turn, and numpy's calls, cost a small step more
 than their work."""
 
-AHEAD = 1 << 14
-"""Samples whose order is worked out at once, for the same reason."""
+AHEAD = 1 << 16
+"""Samples whose order is worked out at once, or a whole epoch where that is less, for the same reason."""
 
 
 class Feed:
@@ -38,7 +38,7 @@ class Feed:
         sample = job.model.context + 1
         self._steps = max(1, CHUNK_BYTES // (self._width * sample * torch.int64.itemsize))
         self._buffers = [
-            torch.zeros((self._steps, self._width, sample), dtype=torch.int64, pin_memory=group.device.type == "cuda")
+            torch.empty((self._steps, self._width, sample), dtype=torch.int64, pin_memory=group.device.type == "cuda")
             for _ in range(2)
         ]
         self._pool = ThreadPoolExecutor(1, "feed")
@@ -82,9 +82,10 @@ class Feed:
         """The samples of this rank in so many steps from `position` on."""
         step, between = divmod(position - self._known_from, self._job.batch)
         if between or not 0 <= step <= len(self._known) - steps:
-            starts = position + self._first + self._job.batch * np.arange(max(steps, AHEAD // self._width))
-            positions = starts[:, None] + np.arange(self._width)
-            self._known_from, self._known = position, samples_at(positions, len(self._tokens), self._job.seed)
+            ahead = min(AHEAD, len(self._tokens)) // self._width
+            starts = position + self._first + self._job.batch * np.arange(max(steps, ahead))
+            known = samples_at(np.add.outer(starts, np.arange(self._width)).ravel(), len(self._tokens), self._job.seed)
+            self._known_from, self._known = position, known.reshape(-1, self._width)
             step = 0
         order: Indices = self._known[step : step + steps].ravel()
         return order

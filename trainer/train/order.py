@@ -1,20 +1,20 @@
 """Which sample stands where: the order of data as a pure function of seed and position.
 
 A run's position is one integer, the number of samples consumed. Sample `i` of the run is found without any state: each
-epoch is a permutation of all samples, drawn from (seed, epoch) by a Feistel network, in constant memory. Nothing here
-knows the number of ranks but `shares`, which cuts one step's samples into what each rank computes: the sequence of
-samples is the same for any world size and across restarts.
+epoch is a permutation of all samples, drawn from (seed, epoch) by a Feistel network, in memory that grows with the
+square root of their number. Nothing here knows the number of ranks but `shares`, which cuts one step's samples into
+what each rank computes: the sequence of samples is the same for any world size and across restarts.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
-Words = NDArray[np.uint64]
 
 ROUNDS = 6
 """Feistel rounds. Four make a pseudo-random permutation (Luby and Rackoff, 1988); two more cover small domains."""
@@ -40,23 +40,26 @@ def permute(offsets: Indices, samples: int, key: int) -> Indices:
     they don't (cycle walking), fewer than four times on average.
     """
     half = max(1, ((samples - 1).bit_length() + 1) // 2)
-    keys = [np.uint64(mix(key, number)) for number in range(ROUNDS)]
-    values = _feistel(offsets.astype(np.uint64), half, keys)
+    rounds = _rounds(half, key)
+    values = _feistel(offsets, half, rounds)
     beyond = np.flatnonzero(values >= samples)
     while len(beyond):
-        again = _feistel(values[beyond], half, keys)
+        again = _feistel(values[beyond], half, rounds)
         values[beyond] = again
-        beyond = beyond[again >= samples]
-    return values.astype(np.int64)
+        beyond = beyond[np.flatnonzero(again >= samples)]
+    return values
 
 
 def samples_at(positions: Indices, samples: int, seed: int) -> Indices:
-    """The samples at these positions of the run, in the order of a dataset of `samples` samples."""
-    epochs, offsets = np.divmod(positions, samples)
+    """The samples at these positions of the run, which rise, in the order of a dataset of `samples` samples."""
     order = np.empty_like(positions)
-    for epoch in np.unique(epochs):
-        chosen = epochs == epoch
-        order[chosen] = permute(offsets[chosen], samples, mix(seed, int(epoch)))
+    start = 0
+    while start < len(positions):
+        epoch = int(positions[start]) // samples
+        first = epoch * samples
+        end = int(np.searchsorted(positions, first + samples))
+        order[start:end] = permute(positions[start:end] - first, samples, mix(seed, epoch))
+        start = end
     return order
 
 
@@ -73,17 +76,29 @@ def shares(batch: int, micro_batch: int, world: int, rank: int) -> list[range]:
     return [range(low, high) for low, high in pairwise(cuts)]
 
 
-def _feistel(values: Words, half: int, keys: list[np.uint64]) -> Words:
+def _feistel(values: Indices, half: int, rounds: Indices) -> Indices:
     """A permutation of [0, 4**half): each round mixes one half of the bits into the other."""
-    width, mask, high = np.uint64(half), np.uint64((1 << half) - 1), np.uint64(32)
-    left, right = values >> width, values & mask
-    for key in keys:
-        mixed = right ^ key  # and from here on in place: where memory is new each time, it costs more than arithmetic
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
-        mixed ^= mixed >> high
-        mixed *= np.uint64(0x94D049BB133111EB)
-        mixed >>= high
-        mixed &= mask
-        mixed ^= left
-        left, right = right, mixed
-    return (left << width) | right
+    left, right = values >> half, values & ((1 << half) - 1)
+    spare = np.empty_like(left)
+    for mixed in rounds:
+        mixed.take(right, out=spare, mode="wrap")  # which, unlike "raise", needs no buffer (numpy.take's Notes)
+        spare ^= left
+        left, right, spare = right, spare, left
+    left <<= half
+    left |= right
+    return left
+
+
+@lru_cache(maxsize=1)
+def _rounds(half: int, key: int) -> Indices:
+    """What each round mixes in for every value of a half, of shape (ROUNDS, 2**half); kept for the rest of an epoch.
+
+    Looking up costs less than computing, where a half is small, as it is: 2**17 values for ten billion samples.
+    """
+    high, mask = np.uint64(32), np.uint64((1 << half) - 1)
+    keys = np.array([mix(key, number) for number in range(ROUNDS)], dtype=np.uint64)
+    mixed = np.arange(1 << half, dtype=np.uint64) ^ keys[:, None]
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> high
+    mixed *= np.uint64(0x94D049BB133111EB)
+    return (mixed >> high & mask).astype(np.int64)

@@ -95,3 +95,20 @@ def test_what_is_read_some_steps_at_once_is_the_order_one_sample_after_another(f
     job = Job(name="j", dataset="d", batch=batch, micro_batch=2, seed=7, model=Model(context=CONTEXT))
     firsts = [sample for step in fed(folder, 0, world, job, steps) for sample in step]
     assert firsts == [int(sample) + 1 for sample in samples_at(np.arange(batch * steps), 100, 7)]
+
+
+def test_a_step_anywhere_is_read_from_there_whatever_was_read_ahead(folder):
+    """Steps at hand or under way are of use only where they are the ones asked for."""
+    import torch
+
+    from trainer.train.config import Job, Model
+    from trainer.train.feed import Feed
+    from trainer.train.group import Group
+    from trainer.train.order import samples_at
+    from trainer.train.tokens import Tokens
+
+    job = Job(name="j", dataset="d", batch=4, micro_batch=4, seed=7, model=Model(context=CONTEXT))
+    feed = Feed(Tokens(folder, CONTEXT), job, Group(0, 1, torch.device("cpu"), None))
+    for position in (0, 4, 8, 2, 6, 500, 508, 10**9, 0):
+        [(rows, _)] = feed.take(position)
+        assert rows[:, 0].tolist() == (samples_at(np.arange(position, position + 4), 100, 7) + 1).tolist()

@@ -1,6 +1,7 @@
 """The order of data: each sample once an epoch, the same sequence for any number of ranks, and never another one."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +60,41 @@ def test_neighbours_scatter():
     assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.05
 
 
-def test_the_order_of_a_saved_run_never_changes():
-    """A checkpoint holds a position only: a release with another order would repeat and skip samples."""
+@pytest.mark.parametrize(
+    ("samples", "order"),
+    [
+        (1, [0, 0, 0, 0, 0]),
+        (2, [1, 0, 0, 1, 1]),
+        (3, [0, 1, 0, 1, 2]),
+        (50, [26, 31, 25, 15, 40]),
+        (1000, [616, 981, 819, 130, 859]),
+        (20_000, [7058, 6452, 6842, 17048, 18566]),
+        (65_536, [11751, 59977, 6842, 29059, 18566]),
+        (5_000_000, [4497534, 4225681, 4220605, 196191, 4862693]),
+        (2**32, [2633316976, 611180867, 2528870462, 4002489791, 1724388736]),
+        (10**10, [3631326604, 3531479324, 8002623782, 8767951810, 4693299323]),
+    ],
+)
+def test_the_order_of_a_saved_run_never_changes(samples: int, order: list[int]):
+    """A checkpoint holds a position only: a release with another order would repeat and skip samples.
+
+    These are the last two of the second epoch, and what follows, as of the first release.
+    """
+    assert samples_in(max(0, 2 * samples - 2), 5, samples, 1).tolist() == order
+
+
+def test_the_mixing_of_numbers_never_changes():
+    """The order is drawn from it, and dropout."""
     assert samples_in(5, 8, 1000, 1).tolist() == [909, 653, 35, 750, 586, 853, 572, 552]
     assert mix(1, 2, 3) == 7702586659592502839
+
+
+@settings(deadline=None)
+@given(st.integers(1, 200), SEEDS, st.integers(0, 2000), st.integers(1, 9), st.integers(1, 12), st.integers(1, 60))
+def test_a_rank_finds_its_places_wherever_epochs_end(
+    samples: int, seed: int, start: int, width: int, between: int, steps: int
+):
+    """A rank asks for `width` positions of each step, and leaves out those of the others."""
+    positions = (start + (width + between) * np.arange(steps)[:, None] + np.arange(width)).ravel()
+    whole = samples_in(start, int(positions[-1]) - start + 1, samples, seed)
+    assert samples_at(positions, samples, seed).tolist() == whole[positions - start].tolist()
