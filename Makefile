@@ -29,10 +29,10 @@ preview: setup ## Show what `up` would change (needs no account: without credent
 	@$(BIN)/trainwright preview --stack "$(STACK)"
 
 test: setup ## Run the tests: unit, components, embedded cloud, and the real engine end to end.
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-all: setup ## Run the slow variants too.
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: setup ## ruff, mypy --strict, and the layers' import contracts.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache

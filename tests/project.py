@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -64,6 +65,16 @@ class Project:
     @property
     def file(self) -> Path:
         return self.folder / "stacks" / f"Pulumi.{self.stack}.yaml"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the stack has outputs, by the engine's file: to ask the engine itself takes a second of a core."""
+        try:
+            state = json.loads((self.home / f"state/.pulumi/stacks/trainwright/{self.stack}.json").read_text())
+        except (OSError, ValueError):  # there is none yet, or it is being written
+            return False
+        resources = (state["checkpoint"]["latest"] or {}).get("resources", [])
+        return any("bucket" in resource.get("outputs", {}) for resource in resources if "parent" not in resource)
 
     def write(self) -> None:
         """The stack's file as the attributes say."""
@@ -165,7 +176,7 @@ class Project:
         return {name: value for name, value in os.environ.items() if not ours.match(name)} | {"COLUMNS": "160"}
 
 
-def wait_for(what: str, condition: Callable[[], Any], limit_s: float = 60, poll_s: float = 0.3) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], limit_s: float = 120, poll_s: float = 0.3) -> Any:
     """The condition's first true value. Fails with `what` where there is none in time."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

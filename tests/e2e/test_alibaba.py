@@ -7,8 +7,6 @@ import signal
 
 import pytest
 
-from cli.history import History
-from emulator import cloud
 from emulator.notices import raise_notice
 from tests.project import Project, wait_for
 
@@ -55,7 +53,14 @@ def test_a_noticed_node_drains_and_another_job_gets_nodes_of_its_own(alibaba: Pr
     project.job |= {"steps": 100_000, "checkpoint": {"every_steps": 500}}
     project.write()
     up = project.start("up")
-    history = wait_for("the run has steps", lambda: _training(project), limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    history = project.history()
+
+    def training() -> bool:
+        history.refresh()
+        return bool(history.steps)
+
+    wait_for("the run has steps", training, limit_s=90)
     victim = history.generation.members[1].node
     raise_notice(project.home, victim, "spot", seconds=12)
 
@@ -83,15 +88,3 @@ def test_a_noticed_node_drains_and_another_job_gets_nodes_of_its_own(alibaba: Pr
     assert not before & set(project.instances()), "the group's nodes were refreshed"
     up.send_signal(signal.SIGINT)
     up.wait(20)
-
-
-def _training(project: Project) -> History | None:
-    """The run's history, once it has steps."""
-    if cloud.find(project.home) is None or not (project.home / "state").is_dir():
-        return None
-    done = project.pulumi("stack", "output", "--json")
-    if done.returncode or "bucket" not in done.stdout:
-        return None
-    history = project.history()
-    history.refresh()
-    return history if history.steps else None

@@ -9,7 +9,6 @@ import signal
 
 import pytest
 
-from emulator import cloud
 from emulator.notices import raise_notice
 from tests.project import Project, wait_for
 
@@ -17,10 +16,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.torch]
 
 
 def test_a_killed_node_is_replaced_and_the_run_ends_well(project: Project) -> None:
-    project.job |= {"steps": 1500, "checkpoint": {"every_steps": 100}}
+    project.job |= {"steps": 800, "checkpoint": {"every_steps": 100}}
     project.write()
     up = project.start("up")
-    history = wait_for("the cluster is up", lambda: _history(project), limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    history = project.history()
     wait_for("a checkpoint", lambda: _seen(history, lambda: history.checkpoints))
     victim = history.generation.members[0].node
     project.kill_node(victim)
@@ -32,14 +32,15 @@ def test_a_killed_node_is_replaced_and_the_run_ends_well(project: Project) -> No
     # What the dead node had not shipped of its metrics is lost, at most a second of them; no step of training is.
     resumed = next(event.step for event in history.events if event.event == "resume")
     assert resumed % 100 == 0
-    assert [step.step for step in history.steps if step.step > resumed] == list(range(resumed + 1, 1501))
+    assert [step.step for step in history.steps if step.step > resumed] == list(range(resumed + 1, 801))
 
 
 def test_the_fleet_scales_and_a_noticed_node_drains_while_the_run_goes_on(project: Project) -> None:
     project.job |= {"steps": 100_000, "checkpoint": {"every_steps": 500}}
     project.write()
     up = project.start("up")
-    history = wait_for("the cluster is up", lambda: _history(project), limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    history = project.history()
     wait_for("steps", lambda: _seen(history, lambda: history.steps))
     template = _template_version(project)
 
@@ -81,7 +82,8 @@ def test_a_run_that_failed_goes_on_by_retry(project: Project) -> None:
     text.mkdir()
     (text / "short.txt").write_text("abc")
     up = project.start("up")
-    history = wait_for("the cluster is up", lambda: _history(project), limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    history = project.history()
     assert project.trainwright("data", "pack", str(text)).returncode == 0
     assert up.wait(120) == 1
     said = (project.folder / "output.txt").read_text()
@@ -96,14 +98,6 @@ def test_a_run_that_failed_goes_on_by_retry(project: Project) -> None:
     assert watched.returncode == 0, watched.stdout + watched.stderr
     history.refresh()
     assert history.steps[-1].step == 40
-
-
-def _history(project: Project):
-    """The run's history, once the stack has outputs."""
-    if cloud.find(project.home) is None or not (project.home / "state").is_dir():
-        return None
-    done = project.pulumi("stack", "output", "--json")
-    return project.history() if done.returncode == 0 and "bucket" in done.stdout else None
 
 
 def _seen(history, condition):

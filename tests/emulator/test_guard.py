@@ -63,6 +63,36 @@ def test_without_the_kernel_s_tables_nobody_passes(tmp_path):
     assert not guard.admits(PEER, OWN, (tmp_path / "none", tmp_path / "none6"))
 
 
+@pytest.fixture
+def connection():
+    """Both ends of a connection on loopback: the client's, and the server's."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        served, _ = listener.accept()
+        with served:
+            yield client, served
+
+
+def test_the_kernel_says_whose_a_connection_is_as_long_as_a_process_holds_it(connection):
+    client, served = connection
+    ends = client.getsockname(), served.getsockname()
+    assert guard.asked(*ends) == os.geteuid()
+    client.close()
+    assert guard.asked(*ends) is None
+
+
+def test_a_listener_at_the_peers_port_is_not_taken_for_a_connection_that_is_gone():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert guard.asked(listener.getsockname(), OWN) is None
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["asked", "looked up"])
+def test_who_holds_a_connection_passes_whether_or_not_the_kernel_answers(connection, monkeypatch, answers):
+    if not answers:
+        monkeypatch.setattr(guard, "_SOCK_DIAG", 31)  # a protocol that there is not
+    client, served = connection
+    assert guard.admits(client.getsockname(), served.getsockname())
+
+
 class Counting(guard.Guarded):
     """Counts what passes the guard."""
 

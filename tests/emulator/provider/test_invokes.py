@@ -116,7 +116,9 @@ def test_an_image_asked_for_by_its_id_is_that_image_and_names_its_root_disk(
     for stand_in in (deployment.stand_in, without_cloud()):
         answer = stand_in.invoke("aws:ec2/getAmi:getAmi", wanted)
         assert (answer["id"], answer["rootDeviceName"]) == ("ami-00000000000000000", "/dev/xvda")
-    known = deployment.stand_in.api({}).client("ec2").describe_images()["Images"][0]
+    ec2 = deployment.stand_in.api({}).client("ec2")
+    ec2.register_image(Name="own", RootDeviceName="/dev/sdb", Architecture="x86_64")
+    known = ec2.describe_images()["Images"][0]
     found = {"filters": [{"name": "image-id", "values": [known["ImageId"]]}]}
     answer = deployment.stand_in.invoke("aws:ec2/getAmi:getAmi", found)
     assert (answer["id"], answer["rootDeviceName"]) == (known["ImageId"], known["RootDeviceName"])
