@@ -4,194 +4,128 @@
 
 Both train the same small job with the same trainer, two nodes of one worker, on this machine; what differs is who
 supervises. torchrun runs as its own documentation has it for elastic jobs: `--nnodes 1:2`, c10d rendezvous, restarts.
-Times are medians of the rounds, of this machine; quote them with it. `--write` puts the table into docs/faults.md.
+Times are medians of the rounds, of this machine; quote them with it. What a second round would tell nothing new of is
+run once. `--write` puts the table into docs/faults.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import itertools
 import os
 import shutil
-import signal
-import socket
 import statistics
-import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.fleet import LONG, PACED, Fleet, fleet, patched, power_on, told
-from emulator import processes, server
+from benchmarks.fleet import HARMED, LONG, Fleet, fleet
+from benchmarks.harms import FAULTS, NAMES, Fault
+from benchmarks.torchrun import Torchrun
+from emulator import server
+from tests.faults.pair import Pair, members
 from tests.project import CHECKOUT, SMALL_JOB, wait_for
-from trainer.pack import pack
 
 JOB = {"checkpoint": {"every_steps": 50}}
 LIMIT_S = 90.0
 """How long a next step is waited for."""
+
+SLOW_S = 40.0
+"""Of what takes longer, one round tells enough."""
+
+SOON = """
+import trainer.node.standby as standby
+standby.SETTLED_S = 1.0
+"""
+"""Workers in waiting are made sooner, which a fault waits for; in a fleet's first agent as in those that follow."""
 
 DOCUMENT = CHECKOUT / "docs" / "faults.md"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds from a fault to the next optimizer step, None where none came, and steps that were done again."""
+    """Seconds from a fault to the next optimizer step, None where none came, and steps that were done again.
+
+    Where the run `ended`: seconds to its end, None where they weren't measured.
+    """
 
     seconds: float | None
     again: int = 0
     ended: bool = False
 
 
-class Torchrun:
-    """Two nodes under torchrun, with the attributes of a fleet that faults need."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.inits = folder, {}
-        self.data, self.store = folder / "data", folder / "store"
-        job = {**SMALL_JOB, **JOB, "steps": LONG}
-        pack([CHECKOUT / "trainer"], self.data, job["dataset"], exclude=["__pycache__"])
-        (folder / "job.json").write_text(json.dumps(job))
-        self.site = patched(folder)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-
-    def start(self, *names: str) -> None:
-        """Start agents; the first one of all hosts the rendezvous."""
-        for name in names:
-            root = self.folder / name
-            root.mkdir()
-            script = root / "start"
-            script.write_text(
-                f"#!/bin/sh\nexec {sys.executable} -m torch.distributed.run --nnodes 1:2 --nproc-per-node 1 "
-                f"--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{self.port} --rdzv-id faults --max-restarts 20 "
-                f"--local-addr 127.0.0.1 -m trainer.train --job {self.folder}/job.json --data {self.data} "
-                f"--store {self.store}\n"
-            )
-            script.chmod(0o700)
-            environment = {
-                "PATH": os.environ["PATH"],
-                "HOME": str(root),
-                "PYTHONPATH": f"{self.site}:{CHECKOUT}",
-                "PYTHONUNBUFFERED": "1",
-                "OMP_NUM_THREADS": "1",
-                "GLOO_SOCKET_IFNAME": "lo",
-                "FLEET_PATCH_TRAIN": PACED,
-                processes.ROOT_VARIABLE: str(root),
-            }
-            self.inits[name] = power_on(root, script, environment, len(self.inits))
-            time.sleep(1)  # so that the first one is the host
-
-    def signal(self, name: str, number: signal.Signals, module: str = "") -> None:
-        """Send a signal to processes of a node: all, its workers (`trainer.train`) or its agent (`trainer.node`)."""
-        for pid, command in processes.commands():
-            if pid in processes.belonging_to(self.folder / name):
-                agent = "torch.distributed.run" in command
-                worker = "trainer.train" in command and not agent
-                if not module or (agent if module == "trainer.node" else worker):
-                    os.kill(pid, number)
-
-    def lines(self) -> list[dict[str, Any]]:
-        """The run's metrics."""
-        path = self.store / "metrics.jsonl"
-        return told([path]) if path.exists() else []
-
-    @property
-    def over(self) -> bool:
-        """Whether no agent runs any more."""
-        return all(init.poll() is not None for init in self.inits.values())
-
-    def close(self) -> None:
-        """End every process."""
-        processes.end(lambda: processes.belonging_to(self.folder), grace=0)
-        for init in self.inits.values():
-            init.wait()
+Found = dict[str, tuple[list[Cost], list[Cost]]]
+"""What was measured of ours and of torchrun, by a fault's name."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One fault: what it does to our fleet and to torchrun's nodes (None: torchrun has no such thing)."""
-
-    name: str
-    ours: Callable[[Fleet], object] | None
-    theirs: Callable[[Torchrun], object] | None
-    outcome: str
-    nodes: str = "ab"
-
-
-def ours(number: signal.Signals, module: str = "", *names: str) -> Callable[[Fleet], object]:
-    """Send a signal to these nodes of a fleet."""
-    return lambda f: [f.nodes[name].signal(number, module) for name in names]
-
-
-def theirs(number: signal.Signals, module: str = "", *names: str) -> Callable[[Torchrun], object]:
-    """The same under torchrun."""
-    return lambda t: [t.signal(name, number, module) for name in names]
-
-
-KILL, STOP, TERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM
-WORKER, AGENT = "trainer.train", "trainer.node"
-SAME = "goes on; same result"
-
-FAULTS = [
-    Fault("worker killed", ours(KILL, WORKER, "b"), theirs(KILL, WORKER, "b"), SAME),
-    Fault("agent killed", ours(KILL, AGENT, "b"), theirs(KILL, AGENT, "b"), f"{SAME}; its workers die with it"),
-    Fault("node killed", ours(KILL, "", "b"), theirs(KILL, "", "b"), SAME),
-    Fault("leader's node killed", ours(KILL, "", "a"), theirs(KILL, "", "a"), f"{SAME}; the next oldest leads"),
-    Fault("two of three nodes killed", ours(KILL, "", "a", "b"), None, SAME, nodes="abc"),
-    Fault("node frozen", ours(STOP, "", "b"), theirs(STOP, "", "b"), f"{SAME}; taken back when it thaws"),
-    Fault(
-        "worker hangs",
-        ours(STOP, WORKER, "b"),
-        theirs(STOP, WORKER, "b"),
-        f"{SAME}; rank, phase and stack are told; collectives give up after 60 s",
-    ),
-    Fault("spot notice", lambda f: f.notice("b", "spot", 120), None, f"{SAME}; all save the same step, no step lost"),
-    Fault("agent asked to leave", ours(TERM, AGENT, "b"), theirs(TERM, AGENT, "b"), f"{SAME}; no step lost"),
-    Fault("node joins", lambda f: f.start("b"), lambda t: t.start("b"), f"{SAME}; no step lost", nodes="a"),
-    Fault("rebalance recommendation", None, None, "noted; nothing stops"),
-    Fault("store away, then slow", None, None, "trains on; saves as soon as it can; nobody is taken for dead"),
-    Fault("scratch full", None, None, "trains on; the failed save is told, what stood before stands"),
-    Fault("newest checkpoint cut or altered", None, None, "set aside; goes on from the one before"),
-    Fault("clocks differ by 15 min", None, None, "no effect"),
-    Fault("code raises", None, None, "one more try, then the run has failed with what was raised"),
-    Fault(
-        "one node fails again and again", None, None, "in quarantine, with a reason; it ends with 78, and is replaced"
-    ),
-]
-NAMES = [fault.name for fault in FAULTS]
-
-
-def measured(fault: Fault, endpoint: str) -> Cost:
-    """The cost to a fleet of ours."""
+def measured(fault: Fault, pair: Pair) -> Cost:
+    """The cost to a fleet of ours, which goes from fault to fault."""
     assert fault.ours is not None
-    with fleet(Path(tempfile.mkdtemp()), endpoint, job=JOB) as f:
-        f.start(*fault.nodes, desired=len(fault.nodes))
-        before = f.trains(*fault.nodes)
-        f.saved(beyond=f.steps(before.number)[-1]["step"])
-        _between_checkpoints(lambda: f.steps(before.number))
-        at = time.time()
-        fault.ours(f)
-        return cost(
-            lambda: [line for line in f.steps() if line["generation"] > before.number], f.steps, at, lambda: False
-        )
+    fleet = pair.fleet
+    pair.before = pair.ready(fault.nodes)
+    number = pair.before.number
+    _with_workers_in_waiting(pair)
+    _between_checkpoints(lambda: fleet.steps(number))
+    at = time.time()
+    fault.ours(pair)
+    if fault.ends:
+        found = Cost(fleet.ends().ended - at, ended=True)
+    elif fault.lasting_s:
+        time.sleep(fault.lasting_s)
+        found = _longest_pause(fleet, number, at)
+    else:
+
+        def resumed() -> list[dict[str, Any]]:
+            later = range(number + 1, max(fleet.generations()) + 1)
+            return [line for generation in later for line in fleet.steps(generation)]
+
+        found = cost(resumed, lambda: fleet.steps(number) + resumed(), at, lambda: False)
+    fault.after(pair)
+    return found
+
+
+def _with_workers_in_waiting(pair: Pair) -> None:
+    """Wait until each node has a worker in waiting that has imported torch, as one has that trains for a while."""
+
+    def settled() -> bool:
+        waiting = [fleet_node.standbys() for fleet_node in (pair.fleet.nodes[name] for name in members(pair.before))]
+        used = {pid: _used(pid) for pids in waiting for pid in pids}
+        time.sleep(0.5)
+        return all(waiting) and all(used[pid] == _used(pid) for pid in used)
+
+    wait_for("workers in waiting", settled, 60)
+
+
+def _used(pid: int) -> list[str]:
+    """Processor time that a process has used (proc_pid_stat(5), `utime` and `stime`)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+
+
+def _longest_pause(fleet: Fleet, number: int, at: float) -> Cost:
+    """The longest time between two steps since then, of a generation that has gone on."""
+    times = [at, *(line["time"] for line in fleet.steps(number) if line["time"] > at), time.time()]
+    stopped = max(fleet.generations()) > number
+    return Cost(None if stopped else max(later - earlier for earlier, later in itertools.pairwise(times)))
 
 
 def measured_torchrun(fault: Fault) -> Cost:
     """The cost to torchrun's."""
     assert fault.theirs is not None
     folder = Path(tempfile.mkdtemp())
-    t = Torchrun(folder)
+    t = Torchrun(folder, {**SMALL_JOB, **JOB, "steps": LONG})
     try:
-        t.start(*fault.nodes)
+        t.start(*"ab"[: fault.nodes])
 
         def begun() -> list[dict[str, Any]]:
-            return [line for line in t.lines() if "loss" in line and line["world"] == len(fault.nodes)]
+            return [line for line in t.lines() if "loss" in line and line["world"] == fault.nodes]
 
         wait_for("torchrun's nodes train", lambda: len(begun()) > 60, 120)
         _between_checkpoints(begun)
@@ -235,29 +169,46 @@ def cost(
     return Cost(None)
 
 
-def shown(costs: list[Cost]) -> tuple[str, str]:
-    """Seconds and steps of the rounds, in words."""
+def shown(costs: list[Cost], rounds: int) -> tuple[str, str]:
+    """Seconds and steps of so many rounds, or fewer, in words."""
     if not costs:
         return "", ""
     went_on = [one for one in costs if one.seconds is not None]
+    few = f" ({len(costs)} round{'s' * (len(costs) > 1)})" if len(costs) < rounds else ""
     if not went_on:
-        return ("the job ends" if all(one.ended for one in costs) else f"not within {LIMIT_S:g} s"), ""
+        return ("the job ends" if all(one.ended for one in costs) else f"not within {LIMIT_S:g} s") + few, ""
     seconds = statistics.median(one.seconds for one in went_on if one.seconds is not None)
-    some = f" ({len(went_on)} of {len(costs)})" if len(went_on) < len(costs) else ""
+    some = f" ({len(went_on)} of {len(costs)})" if len(went_on) < len(costs) else few
+    if all(one.ended for one in went_on):
+        return f"the run ends, {seconds:.1f} s{some}", ""
     return f"{seconds:.1f} s{some}", f"{statistics.median(one.again for one in went_on):.0f}"
 
 
-def table(found: dict[str, tuple[list[Cost], list[Cost]]]) -> Iterator[str]:
+def table(found: Found, rounds: int) -> Iterator[str]:
     """The table, in Markdown."""
     yield "| fault | what comes of it | next step after | steps again | torchrun: next step after | steps again |"
     yield "|---|---|--:|--:|--:|--:|"
     for fault in FAULTS:
         mine, other = found.get(fault.name, ([], []))
-        yield f"| {' | '.join((fault.name, fault.outcome, *shown(mine), *shown(other)))} |"
+        yield f"| {' | '.join((fault.name, fault.outcome, *shown(mine, rounds), *shown(other, rounds)))} |"
 
 
-def document(found: dict[str, tuple[list[Cost], list[Cost]]], rounds: int) -> str:
+def document(found: Found, rounds: int) -> str:
     """The page."""
+    every = JOB["checkpoint"]["every_steps"]
+    text = f"""
+        Medians of {rounds} round{"s" * (rounds > 1)} where a cell says no other number, on {os.cpu_count()} cores
+        without a GPU, torch {torch.__version__}, gloo, two nodes of one worker, a checkpoint every {every} steps. Run
+        once: what stops nothing, whose time is the longest between two steps while it lasts; and of torchrun what ended
+        or gave nothing within {LIMIT_S:g} s in the first round, or took longer than {SLOW_S:g} s. Each fault comes
+        half-way between two checkpoints. One fleet of ours goes from fault to fault, each of which finds a worker in
+        waiting on each node, as it does on nodes that have trained for ten seconds; torchrun's nodes start anew for
+        each. torchrun: `--nnodes 1:2 --rdzv-backend c10d --max-restarts 20`, the same trainer and a shared folder as
+        its store. An empty cell: it was not run there, as torchrun has no such thing or does nothing about it. A node
+        that joins is timed from its power-on, while the others train. Notices are looked for every 5 s, which is in
+        their times; the notice is EC2's. The machine's load average was {os.getloadavg()[0]:.1f} when the last fault
+        was over.
+    """
     return "\n".join(
         [
             "# Faults",
@@ -265,15 +216,9 @@ def document(found: dict[str, tuple[list[Cost], list[Cost]]], rounds: int) -> st
             "Generated by `make bench-faults`. Each fault is provoked by a test of `tests/faults` as well, which also",
             "holds what was computed again to be what was computed before.",
             "",
-            *table(found),
+            *table(found, rounds),
             "",
-            f"Medians of {rounds} round{'s' * (rounds > 1)} on {os.cpu_count()} cores without a GPU, torch "
-            f"{torch.__version__}, gloo, two nodes of one worker;",
-            f"a checkpoint every {JOB['checkpoint']['every_steps']} steps, each fault half-way between two. torchrun: "
-            "`--nnodes 1:2 --rdzv-backend c10d --max-restarts 20`,",
-            "the same trainer and a shared folder as its store. An empty cell: torchrun has no such thing, or nothing",
-            "stops that would have to start again. A spot notice is looked for every 5 s, which is in its time.",
-            f"The machine's load average was {os.getloadavg()[0]:.1f} when the last fault was over.",
+            *textwrap.wrap(" ".join(text.split()), 120, break_on_hyphens=False),
             "",
         ]
     )
@@ -288,25 +233,37 @@ def main(arguments: Iterable[str] | None = None) -> None:
     options = parser.parse_args(None if arguments is None else list(arguments))
     if unknown := set(options.faults) - set(NAMES):
         parser.error(f"there is no fault {', '.join(sorted(unknown))}")
-    found: dict[str, tuple[list[Cost], list[Cost]]] = {}
-    endpoint = server.serve()
-    for turn in range(options.rounds):
-        for fault in FAULTS:
-            if options.faults and fault.name not in options.faults:
-                continue
-            mine, other = found.setdefault(fault.name, ([], []))
-            mine += [measured(fault, endpoint)] if fault.ours else []
-            other += [measured_torchrun(fault)] if fault.theirs else []
-            if fault.ours:
-                last = shown(mine[-1:]), shown(other[-1:])
-                print(
-                    f"round {turn + 1}: {fault.name}: ours {' '.join(last[0])}, torchrun {' '.join(last[1])}",
-                    flush=True,
-                )
+    found: Found = {fault.name: ([], []) for fault in FAULTS if fault.name in (options.faults or NAMES)}
+    endpoint, began = server.serve(), time.monotonic()
+    with ExitStack() as fleets:
+        patches = {"node": SOON, "train": HARMED}
+        pair = Pair(lambda: fleets.enter_context(fleet(Path(tempfile.mkdtemp()), endpoint, job=JOB, patches=patches)))
+        for turn in range(options.rounds):
+            for fault in FAULTS:
+                mine, other = found.get(fault.name, ([], []))
+                for who, costs, measure in (
+                    ("ours", mine, fault.ours and partial(measured, fault, pair)),
+                    ("torchrun", other, fault.theirs and partial(measured_torchrun, fault)),
+                ):
+                    if fault.name not in found or not measure or (turn and not _again(fault, costs)):
+                        continue
+                    try:
+                        costs.append(measure())
+                        said = " ".join(shown(costs[-1:], 1))
+                    except AssertionError as error:  # the others may be had all the same
+                        said = f"not measured, {error}"
+                        pair.anew()
+                    passed = time.monotonic() - began
+                    print(f"{passed:4.0f} s, round {turn + 1}: {fault.name}: {who} {said}", flush=True)
     page = document(found, options.rounds)
     print(page)
     if options.write:
         DOCUMENT.write_text(page)
+
+
+def _again(fault: Fault, costs: list[Cost]) -> bool:
+    """Whether a fault is worth another round: its time may vary, and is no wait that everyone can see."""
+    return not fault.lasting_s and all(one.seconds is not None and one.seconds < SLOW_S for one in costs)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,48 @@ loop.Run.advance = lambda run, asked: time.sleep(0.02) or advance(run, asked)
 
 Steps are paced, since workers that never rest leave no time to those that start.
 """
+HARMED = """
+import errno, os, pathlib, time
+import trainer.train.checkpoint as checkpoint
+import trainer.train.feed as feed
+import trainer.train.loop as loop
+
+whole_advance = loop.Run.advance
+now = {}
+
+def watched(run, asked):
+    now["run"] = run
+    return whole_advance(run, asked)
+
+def harmed(name, whole):
+    wanted = pathlib.Path(os.environ["TRAINWRIGHT_ROOT"], name)
+
+    def step(*given):
+        if wanted.exists():
+            if name == "raises":
+                raise ArithmeticError("a user's mistake")
+            if now["run"].within_s < loop.STEP_S:
+                wanted.unlink()
+                time.sleep(3600)
+        return whole(*given)
+
+    return step
+
+write_part = checkpoint._write_part
+
+def cut(path, content):
+    if pathlib.Path(os.environ["TRAINWRIGHT_ROOT"], "full").exists():
+        path.write_bytes(b"what still fitted")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return write_part(path, content)
+
+checkpoint._write_part = cut
+loop.Run.advance = watched
+loop.compute = harmed("raises", harmed("hangs-computing", loop.compute))
+feed.Feed.take = harmed("hangs-reading", feed.Feed.take)
+"""
+"""A worker that does as a file in its node's root is called: it finds the disk full, raises, or hangs once, in its own
+code. It hangs in a step whose time goes by those before, not among a generation's first or while rank 0 saves."""
 
 
 class Gate:
@@ -105,12 +147,16 @@ class Gate:
             self._open.discard(one)
 
 
-class Healthy:
-    """What a node's metadata service asks the cloud's API."""
+@dataclass
+class Group:
+    """What a node's metadata service asks the cloud's API: whether its group is to keep the node."""
 
-    def target_state(self, _instance: Instance) -> str:
-        """That of a node which is to stay."""
-        return "InService"
+    ending: set[str] = field(default_factory=set)
+    """Nodes that it ends."""
+
+    def target_state(self, instance: Instance) -> str:
+        """The state that it wants a node in."""
+        return "Terminated" if instance.id in self.ending else "InService"
 
 
 @dataclass
@@ -166,6 +212,7 @@ class Fleet:
     config: dict[str, Any] = field(default_factory=dict)
     """What nodes are told beside the rest."""
     nodes: dict[str, Node] = field(default_factory=dict)
+    group: Group = field(default_factory=Group)
     _launched: int = 0
     _records: dict[int, Generation] = field(default_factory=dict)
 
@@ -212,7 +259,7 @@ class Fleet:
                 launched, True, None, False, True, b"",
             )  # fmt: skip
             notice = notices.path(self.folder, name)
-            service = MetadataService(Ec2Metadata(about, Healthy(), notice), address)  # type: ignore[arg-type]
+            service = MetadataService(Ec2Metadata(about, self.group, notice), address)  # type: ignore[arg-type]
         else:
             notice, service = self.nodes[name].notice, self.nodes[name].service
         environment = node_environment("aws", root, service.url, self.gate.endpoint) | {
@@ -232,6 +279,10 @@ class Fleet:
         part = node.notice.with_suffix(".part")
         part.write_text(json.dumps(raised))
         part.replace(node.notice)
+
+    def harm(self, name: str, kind: str) -> None:
+        """Have a worker of this node do as `HARMED` has it, where that is among the patches."""
+        (self.nodes[name].root / kind).touch()
 
     def close(self) -> None:
         """End every process and service."""

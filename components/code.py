@@ -15,7 +15,7 @@ from pathlib import Path
 
 from components import layout
 from components.bundle import archive, written
-from components.findings import Finding, Severity
+from components.findings import Finding
 from components.spec import CommandJob, Spec
 
 LEFT_OUT = (
@@ -91,14 +91,6 @@ def commanded(spec: Spec) -> Iterator[Finding]:
         return
     if spec.data_nodes and not job.dataset:
         yield Finding("data_nodes", "serve a dataset, and the job names none", "Add job.dataset, or take them away")
-    most = spec.nodes.max or spec.nodes.desired
-    if job.launcher == "mpirun" and most > 1:
-        yield Finding(
-            "job.launcher",
-            f"mpirun reaches {most} nodes by SSH, which no node has by itself",
-            "Use an image whose nodes let each other in, or nodes.max 1",
-            Severity.WARNING,
-        )
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -123,9 +123,10 @@ def confided(plan: Plan) -> Iterator[Finding]:
 def checkpoint_room(job: Job | CommandJob) -> int:
     """Bytes that a job's checkpoints take on a node, 0 where that can't be told: as `trainer/node/preflight.py` asks.
 
-    Three of them, of 12 bytes a parameter, with the largest vocabulary that there is.
+    Three of them, of 12 bytes a parameter, with the largest vocabulary that there is; sharded or not, rank 0 writes it
+    whole, and any node may come to have rank 0.
     """
-    if not isinstance(job, Job) or job.sharding == "fsdp":
+    if not isinstance(job, Job):
         return 0
     layers, width = job.model.layers, job.model.width
     return 3 * 12 * (12 * layers * width * width + 65_536 * width)

@@ -310,6 +310,7 @@ def split(cidr: str, zones: tuple[str, ...], cloud: Cloud) -> tuple[Subnet, ...]
 
 
 def run_id(job: Mapping[str, Any]) -> str:
-    """A run's id: the job's name and eight hex digits of its content."""
-    content = json.dumps(job, sort_keys=True, separators=(",", ":")).encode()
+    """A run's id: the job's name and eight hex digits of its content, but for how long it may take."""
+    told = {key: value for key, value in job.items() if key != "hours"}
+    content = json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
     return f"{job['name']}-{hashlib.sha256(content).hexdigest()[:8]}"

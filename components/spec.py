@@ -464,6 +464,14 @@ ENVIRONMENT = (
     "Variables for each worker, by name, such as `NCCL_DEBUG: WARN`; they stand above those that the cluster sets (see "
     "[environment.md](environment.md)). No secrets: whoever may read the bucket can read them."
 )
+
+MOST_HOURS = 24 * 366
+
+HOURS = (
+    "The most hours that the run may take, from its first generation on, with all waits and interruptions; then it "
+    "ends as failed, whatever it does. 0: no limit. Another limit is no other run."
+)
+
 NCCL_DEBUG = (
     "Have NCCL tell, in a log of each rank's own, which network, plugins and rings it takes: `NCCL_DEBUG=INFO`; "
     "`trainwright logs --stream nccl` shows it."
@@ -487,7 +495,9 @@ class Job(Part):
     warmup_steps: int = Field(20, ge=0, description="Steps over which the learning rate rises.")
     weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
     clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
-    precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="Autocast precision.")
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="Autocast precision. With `fp32`, GPUs take matrix products in TF32 where they have it."
+    )
     sharding: Literal["ddp", "fsdp"] = Field(
         "ddp",
         description="How workers share the model: `ddp`, each holds all of it; `fsdp`, each holds a part of each, "
@@ -497,10 +507,18 @@ class Job(Part):
         False, description="Recompute each block's activations in the backward pass, which takes time and saves memory."
     )
     compile: bool = Field(False, description="Compile each block with torch.compile; takes a minute at each start.")
+    deterministic: bool = Field(
+        False,
+        description="On GPUs, take only algorithms that round alike each time, which costs speed. A run that is cut "
+        "off then computes bit for bit what an uncut one does, on as many workers, as it does on CPUs anyway. Without "
+        "it, GPUs differ by rounding, most of all in attention's backward pass. Another number of workers rounds "
+        "differently in any case, and with dropout it draws other masks.",
+    )
     model: Model = Field(default_factory=Model, description="The model.")
     checkpoint: Checkpoint = Field(default_factory=Checkpoint, description="Checkpoints.")
     environment: dict[Variable, Setting] = Field(default_factory=dict, max_length=64, description=ENVIRONMENT)
     nccl_debug: bool = Field(False, description=NCCL_DEBUG)
+    hours: float = Field(0.0, ge=0, le=MOST_HOURS, description=HOURS)
 
 
 class CommandJob(Part):
@@ -532,10 +550,11 @@ class CommandJob(Part):
     launcher: Literal["torchrun-env", "mpirun", "deepspeed"] = Field(
         "torchrun-env",
         description="What starts the command: `torchrun-env`, the agent, once for each worker; `mpirun`, of the image, "
-        "on the first node, from which it must reach the others; `deepspeed`, of the image, on each node.",
+        "on the first node, for which agents start its daemons on the others; `deepspeed`, of the image, on each node.",
     )
     environment: dict[Variable, Setting] = Field(default_factory=dict, max_length=64, description=ENVIRONMENT)
     nccl_debug: bool = Field(False, description=NCCL_DEBUG)
+    hours: float = Field(0.0, ge=0, le=MOST_HOURS, description=HOURS)
 
 
 TRAINED, COMMANDED = "[trained]", "[commanded]"

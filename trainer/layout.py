@@ -44,6 +44,12 @@ def pardon(number: int) -> str:
     return f"{PARDONS}{number:06d}.json"
 
 
+def pardoned(keys: Iterable[str]) -> int:
+    """The newest generation among these keys up to which failures count no more, 0 without one."""
+    found = (re.fullmatch(rf"{PARDONS}(\d{{6,}})\.json", key) for key in keys)
+    return max((int(match[1]) for match in found if match), default=0)
+
+
 OUTCOMES = "outcomes/"
 
 
@@ -113,6 +119,16 @@ def generation(number: int) -> str:
 def generation_number(key: str) -> int:
     """The number in a generation's key. The inverse of `generation`."""
     return int(key.removeprefix(GENERATIONS).removesuffix(".json"))
+
+
+def remote_request(generation: int, node: str) -> str:
+    """What the first node of a generation asks another to run; not below `CONTROL`, which agents list each second."""
+    return f"remote/{generation:06d}/{node}/request.json"
+
+
+def remote_answer(generation: int, node: str) -> str:
+    """How that began."""
+    return f"remote/{generation:06d}/{node}/answer.json"
 
 
 def boot_report(node: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +14,10 @@ from typing import Protocol
 
 TIMEOUT_S = 2
 TOKEN_TTL_S = 21600
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+"""How both clouds write a moment. Whatever else comes in its place is no notice: a proxy, or an unhardened service, may
+answer 200 with a page that says 404."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,7 @@ class Ec2Metadata(Tokened):
 
     def interruption(self) -> str | None:
         """See `Metadata.interruption`. Notice comes two minutes ahead at best."""
-        notice = self.get("meta-data/spot/instance-action")
-        return str(json.loads(notice)["time"]) if notice else None
+        return _told(self.get("meta-data/spot/instance-action"), "time")
 
     def terminating(self) -> bool:
         """See `Metadata.terminating` (Auto Scaling user guide, "Retrieve the target lifecycle state through instance
@@ -119,8 +123,7 @@ class Ec2Metadata(Tokened):
 
     def at_risk(self) -> str | None:
         """See `Metadata.at_risk` (EC2 user guide, "Rebalance recommendations")."""
-        notice = self.get("meta-data/events/recommendations/rebalance")
-        return str(json.loads(notice)["noticeTime"]) if notice else None
+        return _told(self.get("meta-data/events/recommendations/rebalance"), "noticeTime")
 
 
 class EcsMetadata(Tokened):
@@ -146,8 +149,7 @@ class EcsMetadata(Tokened):
 
     def interruption(self) -> str | None:
         """See `Metadata.interruption`. Notice of a preemptible instance's release comes five minutes ahead."""
-        notice = self.get("meta-data/instance/spot/termination-time")
-        return notice.strip() if notice else None
+        return _moment((self.get("meta-data/instance/spot/termination-time") or "").strip())
 
     def terminating(self) -> bool:
         """See `Metadata.terminating`: this service never tells."""
@@ -166,6 +168,18 @@ class EcsMetadata(Tokened):
                 return False
             raise
         return True
+
+
+def _told(document: str | None, name: str) -> str | None:
+    """The moment that a JSON document has by this name."""
+    try:
+        return _moment(json.loads(document or "{}")[name])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _moment(said: object) -> str | None:
+    return said if isinstance(said, str) and TIME.fullmatch(said) else None
 
 
 def open_metadata(cloud: str) -> Ec2Metadata | EcsMetadata:

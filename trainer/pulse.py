@@ -3,18 +3,41 @@
 The file, which `TRAINWRIGHT_PULSE` names, holds one line, `SECONDS WHAT`: how long the next line may take, and what is
 done meanwhile. Any script may keep one (`echo "600 evaluating" > $TRAINWRIGHT_PULSE`); one that writes none is never
 taken to hang. Who promises sets the limit, above what it may honestly take; the agent only holds it to its word.
+
+Where one rank hangs, its peers wait for it and break their promises as well. What they are at tells them apart: words
+that end in `with its peers` say that a rank can't go on before the others do. It is given longer, so that who holds
+them all up is found first, and is never itself what is found to hang.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 LINE = 80
 """Bytes of a line, filled with blanks: written over the last one at once, it is never seen half."""
+
+WITH_PEERS = "with its peers"
+"""How the words of a promise end that others may break."""
+
+PATIENCE_S = 10.0
+"""Seconds more for such a promise: an agent finds another rank's broken promise, and its own workers notice, in fewer.
+"""
+
+STOPPED_S = 4.0
+"""Seconds that a process may be stopped (SIGSTOP), whatever it promised: it does nothing until it is continued."""
+
+DOUBT_S = 60.0
+"""Seconds more for every promise in a generation that follows a failure without a new checkpoint: what takes long for
+an honest reason, at the same step each time, must not end the run."""
+
+FIRST_S = 600.0
+"""Seconds within which the bundled trainer makes its first promise: all that comes before is a Python's own start, or
+torch's import, from a disk that may still be being filled."""
 
 LONGEST_GAP_S = 2.0
 """Most that one look may add to observed time, so that a pause of the agent's own is not held against its workers."""
@@ -37,14 +60,29 @@ class Pulse:
 
 
 class Pulses:
-    """An agent's side: the pulses of its workers, by rank."""
+    """An agent's side: the pulses of its workers, by rank, of which `stopped` says whether one's process is.
 
-    def __init__(self, paths: Mapping[int, Path], clock: Callable[[], float] = time.monotonic) -> None:
+    Every promise holds `more_s` longer than it says, and the first is to come within `first_s`.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[int, Path],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        stopped: Callable[[int], bool] = lambda _: False,
+        more_s: float = 0.0,
+        first_s: float = math.inf,
+    ) -> None:
         self._paths = paths
+        self._stopped = stopped
+        self._more_s = more_s
+        self._first_s = first_s
         self._clock = clock
         self._looked = clock()
         self._observed = 0.0
-        self._last: dict[int, tuple[int, float]] = {}
+        self._last: dict[int, tuple[tuple[int, bool], float]] = {}
+        """For each rank: when it promised and whether it is stopped, and since when that is so."""
         self.doing: dict[int, str] = {}
         """What each rank was at by its last promise that was read."""
 
@@ -58,12 +96,22 @@ class Pulses:
             try:
                 written = path.stat().st_mtime_ns
                 seconds, _, what = path.read_text().strip().partition(" ")
-                within_s = float(seconds)
+                within_s = float(seconds) + self._more_s + PATIENCE_S * what.endswith(WITH_PEERS)
+            except FileNotFoundError:
+                if self._observed > self._first_s:
+                    found[rank] = "its start"
+                continue
             except (OSError, ValueError):
-                continue  # no promise, or none that we understand
+                continue  # no promise that we understand, or none for want of room on the disk
             self.doing[rank] = what
-            if self._last.get(rank, (0, 0.0))[0] != written:
-                self._last[rank] = (written, self._observed)
-            elif self._observed - self._last[rank][1] > within_s:
+            state = (written, self._stopped(rank))
+            if self._last.get(rank, ((0, False), 0.0))[0] != state:
+                self._last[rank] = (state, self._observed)
+            elif self._observed - self._last[rank][1] > (STOPPED_S if state[1] else within_s):
                 found[rank] = what
         return found
+
+    def held_up(self, ranks: Iterable[int]) -> list[int]:
+        """Those of these ranks that only wait for peers."""
+        waiting = (rank for rank in ranks if self.doing.get(rank, "").endswith(WITH_PEERS))
+        return [rank for rank in waiting if not self._stopped(rank)]

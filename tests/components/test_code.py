@@ -133,13 +133,9 @@ def test_checks_of_the_bundled_trainer_leave_a_command_alone(folder: Path):
     assert [f for f in findings(nodes=STACK["nodes"] | {"max": 40}) if f.severity is Severity.ERROR] == []
 
 
-def test_mpirun_on_many_nodes_is_warned_of(folder: Path):
-    (told,) = [finding for finding in findings(job={"launcher": "mpirun"}) if finding.path == "job.launcher"]
-    assert told.severity is Severity.WARNING
-    nodes = STACK["nodes"] | {"desired": 1, "max": 1}
-    assert not [
-        finding for finding in findings(job={"launcher": "mpirun"}, nodes=nodes) if finding.path == "job.launcher"
-    ]
+def test_mpirun_on_many_nodes_needs_nothing_more(folder: Path):
+    """Agents start its daemons: no node lets another in by a key."""
+    assert not [finding for finding in findings(job={"launcher": "mpirun"}) if finding.path == "job.launcher"]
 
 
 def test_data_nodes_without_a_dataset_have_nothing_to_serve(folder: Path):

@@ -124,3 +124,13 @@ def test_a_users_own_program_has_both_keys_too_and_another_variable_is_another_r
         return judge("c1", stack() | {"job": {"name": "mine", "command": ["a"], **more}})[0].run.id
 
     assert len({run(), run(environment={"A": "1"}), run(environment={"A": "2"}), run(nccl_debug=True)}) == 4
+
+
+def test_a_run_with_another_limit_is_the_same_and_goes_on(stack: Stack):
+    def plan(**more: Any) -> Any:
+        return judge("c1", stack({f"job.{key}": value for key, value in more.items()}))[0]
+
+    assert plan(hours=12).run.id == plan(hours=24.5).run.id == plan().run.id
+    assert plan(hours=12).run.job["hours"] == 12
+    for hours in (-1, 24 * 367, "soon"):
+        assert refused(stack({"job.hours": hours}))

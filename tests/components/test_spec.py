@@ -174,6 +174,7 @@ def test_a_job_is_the_same_to_the_stacks_file_and_to_the_trainer(stack):
         {"weight_decay": -0.1},
         {"clip": 0},
         {"precision": "fp8"},
+        {"deterministic": "perhaps"},
         {"model": {"layers": 0}},
         {"model": {"heads": 3}},
         {"model": {"width": 4, "heads": 1}},

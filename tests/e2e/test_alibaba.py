@@ -37,6 +37,8 @@ def test_up_trains_two_nodes_to_the_end_and_down_leaves_nothing(alibaba: Project
     assert logs.count("ecs.g8i.large in ap-southeast-1a, 127.11.") == 2
     record = json.loads(project.trainwright("audit", "--json").stdout)
     assert record["launches"][0]["by"] == "acs:ram::123456789012:user/local"
+    leftovers = project.trainwright("leftovers")
+    assert leftovers.returncode == 0, leftovers.stdout + leftovers.stderr
 
     assert project.pulumi("preview", "--expect-no-changes").returncode == 0
     assert project.pulumi("refresh", "--yes", "--expect-no-changes").returncode == 0

@@ -44,6 +44,8 @@ def test_up_trains_to_the_end_and_down_leaves_nothing(shipped: Project) -> None:
     assert {node["state"] for node in status["nodes"]} == {"done"}
     logs = project.trainwright("logs", "--stream", "agent").stdout
     assert logs.count("boot: launch ok") == 2
+    leftovers = project.trainwright("leftovers")
+    assert leftovers.returncode == 0, leftovers.stdout + leftovers.stderr
 
     assert project.pulumi("preview", "--expect-no-changes").returncode == 0
     assert project.pulumi("refresh", "--yes", "--expect-no-changes").returncode == 0

@@ -43,13 +43,17 @@ class Pair:
         self.fleet.start(name)
         return name
 
-    def ready(self) -> Generation:
-        """The generation of two nodes that train, with a checkpoint behind them."""
+    def anew(self) -> None:
+        """Go on with another fleet."""
+        self.fleet.close()
+        self.fleet = self._start()
+
+    def ready(self, least: int = 2) -> Generation:
+        """The generation of two nodes that train, or `least`, or what is there, with a checkpoint behind them."""
         if self.fleet.outcome():
-            self.fleet.close()
-            self.fleet = self._start()
+            self.anew()
         self.names = [name for name in self.names if self.fleet.nodes[name].init.poll() is None]
-        while len(self.names) < 2:
+        while len(self.names) < least:
             self.add()
         newest = max(self.fleet.generations(), default=0)
         generation = self.fleet.trains(*self.names, after=newest - 1)  # an older one may have been of the same nodes

@@ -71,7 +71,7 @@ def test_code_that_raises_fails_the_run_with_what_it_raised_after_one_more_try(m
     assert "Traceback (most recent call last)" in log
     assert "ArithmeticError: a user's mistake" in log
     pulse = fleet.nodes["a"].root / "var/log/trainwright/000002-rank0.pulse"
-    assert pulse.read_text().strip() == "600 step 46", "the trainer must say what it is at"
+    assert pulse.read_text().strip().endswith(" step 46, computing"), "the trainer must say what it is at"
     fleet.close()
 
 

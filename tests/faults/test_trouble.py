@@ -1,17 +1,18 @@
 """Notices, disks that fill, files that rot, clocks that differ, ranks that hang: nodes stay.
 
-One fleet goes from fault to fault; the clock of every other node is a quarter of an hour ahead all the while, and
-collectives give up after seconds instead of a minute. What costs it a node is the last. Facts: trainer.md, section 2,
-rows 4, 7, 13, 15, 20.
+One fleet goes from fault to fault; the clock of every other node is a quarter of an hour ahead all the while. What
+costs it a node is the last. Facts: trainer.md, section 2, rows 4, 7, 13, 15, 20.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 
 import pytest
 
+from benchmarks.fleet import HARMED
 from emulator import processes
 from tests.faults.pair import Pair, goes_on, members, same_again
 from tests.project import wait_for
@@ -28,29 +29,11 @@ if ord(os.environ["TRAINWRIGHT_ROOT"][-1]) % 2 == 0:
     time.time = lambda: read() + {AHEAD_S}
 """
 
-TRAINER = """
-import errno
-from pathlib import Path
-import trainer.train.checkpoint as checkpoint
-import trainer.train.group as group
-
-group.WORK_S = 4
-whole = checkpoint._write_part
-
-def cut(path, content):
-    if Path(os.environ["TRAINWRIGHT_ROOT"], "full").exists():
-        path.write_bytes(b"what still fitted")
-        raise OSError(errno.ENOSPC, "No space left on device")
-    return whole(path, content)
-
-checkpoint._write_part = cut
-"""
-
 
 @pytest.fixture(scope="module")
 def shared(make_fleet):
     job = {"checkpoint": {"every_steps": 20}}
-    made = Pair(lambda: make_fleet(job=job, patches={"node": SKEWED, "train": SKEWED + TRAINER}))
+    made = Pair(lambda: make_fleet(job=job, patches={"node": SKEWED, "train": SKEWED + HARMED}))
     yield made
     made.fleet.close()
 
@@ -128,14 +111,34 @@ def _workers(fleet, name):
     return [pid for pid in fleet.nodes[name].processes("trainer.train") if processes.started(pid) is not None]
 
 
-def test_a_rank_that_hangs_is_named_and_the_run_goes_on(pair):
+def test_a_rank_that_is_stopped_is_named_and_the_run_goes_on(pair):
     """Its node beats on; its peers wait in a collective (pytorch#118369)."""
-    leader, other = members(pair.before)
+    other = members(pair.before)[1]
     pair.fleet.nodes[other].signal(signal.SIGSTOP, "trainer.train")
-    after = pair.fleet.trains(leader, other, after=pair.before.number)
+    _goes_on_after_a_hang(pair, other, "it broke its promise of a sign of life: rank 1 hangs in step ")
+
+
+def test_a_rank_that_hangs_in_its_own_code_is_named_with_its_place(pair):
+    """Not its peers, which wait for it."""
+    leader = members(pair.before)[0]
+    pair.fleet.harm(leader, "hangs-computing")
+    why = r"it broke its promise of a sign of life: rank 0 hangs in step \d+, computing, at "
+    _goes_on_after_a_hang(pair, leader, why)
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_as_it_reads_is_named_once_its_peers_give_up(pair):
+    """A file system may be to blame, which stalls for all alike: so it is given longer than they wait."""
+    other = members(pair.before)[1]
+    pair.fleet.harm(other, "hangs-reading")
+    _goes_on_after_a_hang(pair, other, r"its peers waited in vain: rank 1 hangs in step \d+, reading data, at ")
+
+
+def _goes_on_after_a_hang(pair, node, why):
+    after = pair.fleet.trains(*members(pair.before), after=pair.before.number)
     assert after.number == pair.before.number + 1
-    assert after.why.startswith(f"{other}: its peers waited in vain: rank 1 hangs in step ")
-    assert after.tally.blamed == {other: 1}
+    assert re.match(f"{node}: {why}", after.why), after.why
+    assert after.tally.blamed == {node: 1}
 
 
 def test_on_notice_a_node_hands_over_before_the_deadline(pair):

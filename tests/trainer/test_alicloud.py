@@ -100,6 +100,15 @@ def test_a_preemptible_node_is_told_when_it_goes(service):
     assert (client.terminating(), client.at_risk()) == (False, None)
 
 
+@pytest.mark.parametrize(
+    "answer", ["<html><body>404 - Not Found</body></html>", "404 - Not Found", "", "2026-01-01", "2026-01-01T00:05:00"]
+)
+def test_what_is_no_moment_is_no_notice(service, answer):
+    """As an unhardened service answers, with 200: every node would drain as soon as it looks."""
+    service.values["meta-data/instance/spot/termination-time"] = answer
+    assert EcsMetadata().interruption() is None
+
+
 def test_who_shows_no_token_is_told_apart(service):
     assert EcsMetadata().answers_without_token() is False
     service.hardened = False

@@ -74,6 +74,21 @@ def test_a_notice_says_when(service):
     assert Ec2Metadata(service.url).interruption() == "2026-01-01T00:02:00Z"
 
 
+PAGE = "<html><head><title>404 - Not Found</title></head><body>404 - Not Found</body></html>"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [PAGE, "", "[]", "null", "1", '{"action": "terminate"}', '{"time": "soon"}', '{"time": 1}', '{"time": null}'],
+)
+def test_what_is_no_moment_is_no_notice(service, answer):
+    """A healthy node would drain for ever, and each that its group sends in its place."""
+    service.values["meta-data/spot/instance-action"] = answer
+    service.values["meta-data/events/recommendations/rebalance"] = answer
+    client = Ec2Metadata(service.url)
+    assert (client.interruption(), client.at_risk()) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("state", "ends"), [(None, False), ("InService", False), ("Standby", False), ("Terminated", True)]
 )

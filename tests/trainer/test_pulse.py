@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from trainer.pulse import LINE, LONGEST_GAP_S, Pulse, Pulses
+from trainer.pulse import LINE, LONGEST_GAP_S, PATIENCE_S, STOPPED_S, WITH_PEERS, Pulse, Pulses
 
 
 class Clock:
@@ -102,3 +102,72 @@ def test_a_disk_that_is_full_ends_no_worker(tmp_path):
     full.symlink_to("/dev/full")
     Pulse(full).promise("step 1", 600)
     Pulse(tmp_path / "nowhere" / "pulse").promise("step 1", 600)
+
+
+def test_one_that_waits_for_peers_is_given_longer_than_they_are(watched):
+    """All wait for the one that hangs: it must be found before they are."""
+    pulse, after, _, _ = watched
+    pulse.promise(f"step 7, {WITH_PEERS}", 10)
+    assert after(11 + int(PATIENCE_S)) == {}
+    assert after(1) == {3: "step 7, with its peers"}
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two ranks with a promise of an hour, of which the test sets which are stopped."""
+    clock, stopped = Clock(), set()
+    paths = {rank: tmp_path / str(rank) for rank in (0, 1)}
+    pulses = Pulses(paths, clock, stopped=stopped.__contains__)
+    for path in paths.values():
+        Pulse(path).promise(f"step 7, {WITH_PEERS}", 3600)
+
+    def after(seconds):
+        broken = {}
+        for _ in range(seconds):
+            clock.now += 1
+            broken = pulses.broken()
+        return broken
+
+    return pulses, stopped, after
+
+
+def test_a_process_that_is_stopped_hangs_whatever_it_promised(two):
+    pulses, stopped, after = two
+    assert after(5) == {}
+    stopped.add(1)
+    assert after(1 + int(STOPPED_S)) == {}
+    assert after(1) == {1: "step 7, with its peers"}
+    assert pulses.held_up([0, 1]) == [0], "one that is stopped waits for nobody"
+
+
+def test_a_process_that_is_stopped_for_a_moment_has_its_time_anew(two):
+    _, stopped, after = two
+    for _ in range(5):
+        stopped.add(1)
+        assert after(int(STOPPED_S)) == {}
+        stopped.clear()
+        assert after(1) == {}
+
+
+def test_in_doubt_every_promise_holds_longer(tmp_path):
+    clock, path = Clock(), tmp_path / "pulse"
+    pulses = Pulses({0: path}, clock, more_s=60)
+    Pulse(path).promise("step 7", 10)
+    looks = [pulses.broken()]
+    for _ in range(72):
+        clock.now += 1
+        looks.append(pulses.broken())
+    assert [look for look in looks if look] == [{0: "step 7"}] * 2
+
+
+def test_one_that_never_begins_hangs_where_its_first_promise_has_a_limit(tmp_path):
+    """It waits for its disk, or for itself, before it has promised anything."""
+    clock, paths = Clock(), {rank: tmp_path / f"{rank}" for rank in range(3)}
+    pulses, endless = Pulses(paths, clock, first_s=60), Pulses(paths, clock)
+    Pulse(paths[1]).promise("its start", 600)
+    paths[2].touch()  # as where the disk had room for a file's name alone
+    for _ in range(60):
+        clock.now += 1
+        assert (pulses.broken(), endless.broken()) == ({}, {})
+    clock.now += 1
+    assert (pulses.broken(), endless.broken()) == ({0: "its start"}, {})

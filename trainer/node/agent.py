@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -164,8 +165,8 @@ class Agent:
         if membership.outcome:
             return membership.outcome
         generations = Generations(membership, lifecycle, self._job(data, found, store), shipper)
+        self.generations = generations  # from here on, a signal asks it, as others see this node
         report.required("peers", generations.first, PEERS_LIMIT_S)
-        self.generations = generations
         if self.turns:
             self.turns.backlog.look()
         try:
@@ -207,7 +208,9 @@ class Agent:
         identity = self._since(self._identity(report), store)
         incarnation = uuid.uuid4().hex[:12]
         card = Card(identity.node, identity.address, identity.launched, incarnation, self.config.workers)
-        membership = Membership(open_store(store.url(), HURRIED), open_store(bucket.url(), HURRIED), card)
+        most_s = 3600.0 * self.config.job.get("hours", 0) or math.inf
+        run, fleet = open_store(store.url(), HURRIED), open_store(bucket.url(), HURRIED)
+        membership = Membership(run, fleet, card, most_s=most_s)
         self._await_answer(membership.read_outcome)
         if membership.outcome is None:
             since = {"launched": ""} if self.used else {}
@@ -342,6 +345,7 @@ class Agent:
 
     def _health(self, found: Fabric, shipper: Shipper, membership: Membership, report: BootReport) -> tuple[None, str]:
         gpus, node = self.config.gpus, membership.card.node
+        preflight.set_clock()
         room = 0 if self._saves.is_dir() else preflight.room(self.config.job)
         whole = not report.degraded("scratch")
         if whole and (reason := health.too_small(self.paths.scratch, room)) and self._fails(membership, reason):

@@ -61,7 +61,8 @@ def find(
 
     Raises `OSError` where no interface reaches it, and `Short` where devices are lacking: with fewer, or none, NCCL
     would go on without a word, and the whole gang at this node's pace (dstack#3069). Sets the MTU that eRDMA needs,
-    with jumbo frames or without.
+    with jumbo frames or without. An EFA device's frames are its own, whatever the MTU of its interface, if it has one
+    (Linux, drivers/infiniband/hw/efa/efa_verbs.c, `efa_query_port`), so that there is none to look at.
     """
     devices = [device for device in sorted((root / "sys/class/infiniband").glob("*")) if _active(device)]
     kinds = [VENDORS.get(_vendor(device), "") for device in devices]

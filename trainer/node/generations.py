@@ -17,15 +17,15 @@ from trainer import layout
 from trainer.node.console import say
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import Membership, Outcome
-from trainer.node.peers import DONE, DRAINING, FAILED, QUARANTINED, READY, STOPPED, Ended, Generation
+from trainer.node.peers import DONE, DRAINING, FAILED, GRACE_S, QUARANTINED, READY, STOPPED, Ended, Generation
 from trainer.node.rules import End, Form, Wait, decide
 from trainer.node.shipping import Shipper
 from trainer.node.standby import Standby
 from trainer.node.steps import Dismissed
 from trainer.node.workers import (
-    GRACE_S,
     Job,
     Workers,
+    forget,
     log_path,
     metrics_path,
     nccl_path,
@@ -70,6 +70,7 @@ class Generations:
     workers: Workers | None = None
     standby: Standby = field(default_factory=lambda: Standby(spawn_standby))
     _adopted: int = 0
+    _turning: int = 0
     _turn_by: float | None = None
     _over_since: float | None = None
     _pulse_due: float = 0.0
@@ -78,12 +79,17 @@ class Generations:
     _said: str = ""
 
     def first(self) -> tuple[None, str]:
-        """Wait for the first generation that has this node, or for the run's outcome. Raises `Quarantined`."""
-        while self._rank() is None and self.membership.outcome is None:
+        """Wait for the first generation that has this node, for the run's outcome, or for `leaving`.
+
+        Raises `Quarantined`.
+        """
+        while self._rank() is None and self.membership.outcome is None and not self.leaving:
             self._look()
             self._leave_if_quarantined()
             self._watch_for_notice()
             time.sleep(FORMING_S)
+        if self.leaving:
+            return None, "asked to leave"
         generation = self.membership.generation
         if generation is None or self._rank() is None:
             return None, "the run has ended"
@@ -178,10 +184,11 @@ class Generations:
             return
         if self.workers:
             if generation.graceful and self.workers.running:
-                if self._turn_by is None:
-                    self._turn_by = time.monotonic() + GRACE_S
-                    self.workers.drain()
-                if time.monotonic() < self._turn_by:
+                if self._turning != generation.number:
+                    by, self._turning = time.monotonic() + generation.grace_s, generation.number
+                    self.workers.drain(generation.grace_s)
+                    self._turn_by = min(by, self._turn_by or by)
+                if self._turn_by and time.monotonic() < self._turn_by:
                     return
             self.workers.stop()
         self._turn_by, self._adopted, self.workers = None, generation.number, None
@@ -193,6 +200,7 @@ class Generations:
         self.standby.began()
         self.shipper.end_generation()
         self._ship(generation)
+        forget(self.job.logs, generation.number)
         say(
             f"generation {generation.number} ({generation.why}): node {rank} of {len(generation.members)}, "
             f"ranks {sorted(self.workers.processes)} of {generation.world}"
@@ -207,6 +215,8 @@ class Generations:
         if self._over_since is None:
             self._over_since = time.monotonic()
         broken = self.workers.parted or bool(ends & {FAILED, STOPPED})
+        if self._turn_by is not None and not broken:
+            return  # they have the time that the next generation gives them
         if time.monotonic() < self._over_since + self._patience(self.workers, ends, broken=broken):
             return
         if broken and FAILED not in ends:
@@ -256,17 +266,17 @@ class Generations:
         try:
             if self.membership.card.state == READY:
                 if why := self.lifecycle.notice():
-                    self._drain(why)
+                    self._drain(why, self.lifecycle.grace_s)
             elif not (self.workers and self.workers.running):
                 self.lifecycle.settle()
         except (OSError, HTTPException, ValueError, KeyError) as error:
             self._say(f"the metadata service gives no answer on interruptions: {error}")
 
-    def _drain(self, why: str) -> None:
+    def _drain(self, why: str, grace_s: float = GRACE_S) -> None:
         say(f"draining: {why}")
-        self.membership.say(state=DRAINING)
+        self.membership.say(state=DRAINING, grace_s=grace_s)
         if self.workers:
-            self.workers.drain()
+            self.workers.drain(grace_s)
 
     def _ship(self, generation: Generation) -> None:
         assert self.workers is not None

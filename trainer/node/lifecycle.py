@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
+from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Protocol
 
@@ -16,12 +17,31 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from trainer.metadata import Metadata
 from trainer.node.console import say
+from trainer.node.peers import GRACE_S
 
 PATIENCE = Config(connect_timeout=3, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
 """Seconds to connect and for each read, and how often a call is tried in all."""
 
 ATTENDING_S = 5.0
 """Seconds between looks of a node that has nothing else to do."""
+
+LAST_S = 10.0
+"""Seconds before a machine is taken away by which its workers have ended, so that what they wrote is told."""
+
+EARLIEST_S = 600.0
+"""No notice comes so many seconds ahead (AWS's two minutes, Alibaba Cloud's five): then a clock is wrong."""
+
+
+def left(when: str, now: datetime) -> float:
+    """Seconds for workers, of a node that goes at `when` (ISO 8601, in UTC); `GRACE_S` where one of the two is wrong.
+
+    The node's clock is looked at before it joins (`preflight`), and so is not far off.
+    """
+    try:
+        seconds = (datetime.fromisoformat(when) - now).total_seconds()
+    except (ValueError, TypeError):
+        return GRACE_S
+    return max(LAST_S, seconds - LAST_S) if 0 < seconds < EARLIEST_S else GRACE_S
 
 
 class Group(Protocol):
@@ -73,6 +93,8 @@ class Lifecycle:
     """The node's, which is AWS's unless told."""
     leaving: Callable[[], None] = lambda: None
     """What is done last, before the group is told; it may be called again, and raises nothing."""
+    grace_s: float = GRACE_S
+    """How long its workers may take to save, from the last notice on."""
 
     _at_risk: bool = False
     _said: str = ""
@@ -90,6 +112,7 @@ class Lifecycle:
         noticed here (Auto Scaling user guide, "Capacity Rebalancing"). To stop at once would only idle GPUs.
         """
         if when := self.metadata.interruption():
+            self.grace_s = left(when, datetime.now(UTC))
             return f"the cloud takes this node away at {when}"
         if self._group.ends():
             return "its group ends this node"

@@ -57,6 +57,9 @@ class Membership:
     clock: Callable[[], float] = time.monotonic
     generation: Generation | None = None
     outcome: Outcome | None = None
+    most_s: float = math.inf
+    """How long the run may take, from its first generation on, or the first after it was given another try."""
+    _ran_s: float = 0.0
     _cards: dict[str, Card] = field(default_factory=dict)
     _etags: dict[str, str] = field(default_factory=dict)
     _beats: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -69,7 +72,15 @@ class Membership:
     _short_since: float | None = None
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "cards"))
 
-    def say(self, *, state: str = "", ended: Ended | None = None, reason: str = "", progress: int = 0) -> None:
+    def say(
+        self,
+        *,
+        state: str = "",
+        ended: Ended | None = None,
+        reason: str = "",
+        progress: int = 0,
+        grace_s: float | None = None,
+    ) -> None:
         """Change what this node's card says, from the next `sync` on."""
         card = self.card
         self.card = replace(
@@ -78,6 +89,7 @@ class Membership:
             ended=ended or card.ended,
             reason=reason or card.reason,
             progress=max(progress, card.progress),
+            grace_s=card.grace_s if grace_s is None else grace_s,
         )
 
     def sync(self) -> None:
@@ -87,8 +99,12 @@ class Membership:
             self._published = self.card
         self._counter += 1
         self.store.put(layout.beat(self.card.node), f"{self.card.incarnation} {self._counter}".encode())
-        entries = {entry.key: entry.etag for entry in self.store.list(layout.CONTROL)}
+        listed = {entry.key: entry for entry in self.store.list(layout.CONTROL)}
+        entries = {key: entry.etag for key, entry in listed.items()}
         self._note_beats(entries)
+        # Both by the store's clock: no node's own is asked, and whoever leads next counts on.
+        first = listed.get(layout.generation(1 + layout.pardoned(entries)))
+        self._ran_s = listed[layout.beat(self.card.node)].modified - first.modified if first else 0.0
         changed = [key for key in entries if key.endswith("/card.json") and self._etags.get(key) != entries[key]]
         for key, content in zip(changed, self._readers.map(self.store.get, changed), strict=True):
             card = Card.parse(content)
@@ -127,6 +143,8 @@ class Membership:
             step=0,
             unsure=frozenset(never - {me}) if now <= DEAD_AFTER_S else frozenset(),
             quiet=frozenset(quiet - {me}),
+            ran_s=self._ran_s,
+            most_s=self.most_s,
         )
         if view.newcomers != self._newcomers[0]:
             self._newcomers = (view.newcomers, now)
@@ -152,7 +170,7 @@ class Membership:
     def form(self, form: Form, port: int, step: int) -> None:
         """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""
         number = self.generation.number + 1 if self.generation else 1
-        record = Generation(number, form.members, port, form.why, form.graceful, step, form.tally)
+        record = Generation(number, form.members, port, form.why, form.graceful, step, form.tally, form.grace_s)
         self.store.put(layout.generation(number), record.json(), if_absent=True)
 
     def end(self, *, succeeded: bool, reason: str) -> None:

@@ -25,7 +25,7 @@ INTERFACE = "<interface>"
 
 PAI = "the vendor's value: Alibaba Cloud PAI user guide, on distributed training over eRDMA"
 
-OF_THE_NODE = ("environment", "nccl_debug")
+OF_THE_NODE = ("environment", "nccl_debug", "hours")
 """Keys of a job that the agent heeds, and the trainer needn't know."""
 
 FAMILIES = ("NCCL_", "FI_", "OFI_NCCL_", "GLOO_", "RDMAV_", "IBV_", "TORCH_NCCL_", "TORCH_FR_")

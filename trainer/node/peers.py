@@ -22,6 +22,10 @@ FAILED = "failed"
 STOPPED = "stopped"
 """Ended because workers elsewhere had: not the cause."""
 
+GRACE_S = 110.0
+"""How long workers may take to save and leave when asked, unless more is known: AWS takes a spot instance 120 s after
+its notice, and groups give a node as long."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -32,6 +36,8 @@ class Ended:
     reason: str = ""
     error: str = ""
     """What a worker's own code raised, in one line; empty for what another try may well mend."""
+    machine: bool = False
+    """Whether what it says is the node's fault, and none of its code's."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Card:
     """Why it is in quarantine."""
     progress: int = 0
     """How far its workers say that the run is safe, where they keep no checkpoints of ours."""
+    grace_s: float = GRACE_S
+    """Where it drains: how long its workers may take to save, from when it says so."""
 
     @property
     def seniority(self) -> tuple[str, str]:
@@ -84,18 +92,21 @@ class Tally:
     fruitless: int = 0
     """Failures in a row without a new checkpoint."""
     losses: int = 0
-    """Losses of nodes since the newest checkpoint."""
+    """Losses and faults of nodes since the newest checkpoint."""
     error: str = ""
     """What workers raised at the last failure, if no checkpoint has come since."""
     blamed: Mapping[str, int] = field(default_factory=dict)
-    """Nodes whose workers alone failed, and in how many generations in a row."""
+    """Nodes whose workers alone failed, or by a fault of the node's, and in how many generations in a row."""
     quarantined: Mapping[str, str] = field(default_factory=dict)
     """Nodes that take part no more, and why."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One membership. `step` is the newest checkpoint when it was formed."""
+    """One membership. `step` is the newest checkpoint when it was formed.
+
+    One without members ends the workers of the last, until there are enough nodes again.
+    """
 
     number: int
     members: tuple[Member, ...]
@@ -104,6 +115,8 @@ class Generation:
     graceful: bool
     step: int
     tally: Tally = Tally()
+    grace_s: float = GRACE_S
+    """Where it is graceful: how long the workers of the last may take to save."""
 
     @property
     def address(self) -> str:

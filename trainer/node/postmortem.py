@@ -35,6 +35,14 @@ BY_WATCHDOG = re.compile(
 BROKEN = re.compile(r"(?:torch\.distributed\.)?Dist(?:Backend|Network|Store)Error\b|.*NCCL error")
 """How an exception begins that torch.distributed raises; gloo's are RuntimeErrors that name its own sources."""
 
+OF_THE_MACHINE = re.compile(
+    r"uncorrectable (?:ECC|NVLink) error|system not yet initialized|GPU is lost|fallen off the bus"
+    r"|\[Errno 5\] Input/output error|\[Errno 30\] Read-only file system",
+    re.IGNORECASE,
+)
+"""What no code brings about: errors 214, 220 and 802 of CUDA (`driver_types.h`; the words of `cudaGetErrorString`), of
+NVML, and of a disk that fails. Others of CUDA's, such as 700 (an illegal address), are as a rule the code's."""
+
 _TRACEBACK = "Traceback (most recent call last):\n"
 
 _RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
@@ -78,6 +86,12 @@ def account(code: int | None, own: Path, log: Path, *, mixed: bool = False) -> t
         written = tail(log).strip()
         said = short(_cause(written) if mixed else written.rsplit("\n", 1)[-1])
         return f"{died}: {said}" if written else died, said if code == RAISED and "Traceback (most" in written else ""
+
+
+def of_the_machine(code: int | None, reason: str, log: str) -> bool:
+    """Whether a worker ended by a fault of the node that it ran on: by the reason told, or by its log's end."""
+    said = log if code in ABORTED else f"{reason}\n{_raised(log)}"
+    return OF_THE_MACHINE.search(said) is not None
 
 
 def short(reason: str) -> str:

@@ -24,6 +24,10 @@ SYSTEM_LIMIT_S = 20.0
 MOST_OFF_S = 1.0
 """How far a clock may be off. Nothing here compares clocks, but signatures, certificates and logs need them."""
 
+FAR_OFF_S = 60.0
+"""How far off no node joins: it signs requests by its clock, which clouds refuse as too old within minutes (IAM user
+guide, "AWS Signature Version 4": five; OSS and S3: fifteen), and its certificates and notices are judged by it."""
+
 LEAST_FILES = 4096
 """Descriptors a process may open: a data loader's tensors take one each (PyTorch, "Multiprocessing package", strategy
 `file_descriptor`), of which 1,024, the usual default, are soon gone."""
@@ -62,6 +66,28 @@ def system(gpus: int, kind: str) -> tuple[None, str]:
     return None, f"{clock}, {files} files"
 
 
+def set_clock() -> None:
+    """See that the clock isn't far off, by setting it where it is (chronyc(1), `makestep`). Raises `Unfit`.
+
+    Where no tool tells by how much, this can't be seen.
+    """
+    tools = Tools(SYSTEM_LIMIT_S)
+    if _off(tools) <= FAR_OFF_S:
+        return
+    tools.attempt("chronyc", "makestep")
+    if (off := _off(tools)) > FAR_OFF_S:
+        raise Unfit(
+            f"the clock is {off:.0f} s off, so that requests are refused: have the image's chrony set it at boot"
+        )
+
+
+def _off(tools: Tools) -> float:
+    """Seconds by which the clock is off, as far as is known."""
+    with suppress(ToolFailed, ValueError, IndexError):
+        return abs(float(tools.run("chronyc", "-c", "tracking").split(",")[-10]))  # older ones lack the second field
+    return 0.0
+
+
 def _clock(tools: Tools) -> tuple[bool, str]:
     """Whether the clock is wrong, and what is known of it (chronyc(1), `-c tracking`; timedatectl(1), `show`)."""
     with suppress(ToolFailed, ValueError, IndexError):
@@ -79,9 +105,10 @@ def _clock(tools: Tools) -> tuple[bool, str]:
 def room(job: Mapping[str, Any]) -> int:
     """Bytes that the checkpoints of a job of the bundled trainer's take on a node; 0 where that can't be told.
 
-    Sharded ones are spread over nodes, and a command's are its own affair.
+    Those of a sharded model are whole all the same, and lie on any node that rank 0 is on, or that goes on from one. A
+    command's are its own affair.
     """
-    if "command" in job or job.get("sharding") == "fsdp":
+    if "command" in job:
         return 0
     model = job.get("model", {})
     layers, width = int(model.get("layers", 0)), int(model.get("width", 0))

@@ -6,6 +6,7 @@ and how long things have been so, is the observer's business (`membership`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from trainer.node.peers import (
     DRAINED,
     DRAINING,
     FAILED,
+    GRACE_S,
     READY,
     STOPPED,
     Card,
@@ -27,7 +29,8 @@ FRUITLESS_LIMIT = 3
 """Generations in a row that may fail without a new checkpoint, before the run is given up."""
 
 LOSSES_LIMIT = 20
-"""Generations in a row that may lose a node without a new checkpoint: far more, for it is clouds that take nodes."""
+"""Generations in a row that may lose a node, or end by a node's own fault, without a new checkpoint: far more, for
+neither is the job's."""
 
 BLAME_LIMIT = 3
 """Generations in a row that one node may fail while no other does; one fewer where no checkpoint came in between."""
@@ -40,6 +43,10 @@ QUORUM_LIMIT_S = 7200.0
 
 JOIN_SETTLE_S = 2.0
 """How long a newcomer is watched before the others stop for it: several often come at once."""
+
+JOINING_S = 1800.0
+"""How long workers may take to save where nodes only join: no machine is taken away, and a large model takes its time.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,10 @@ class View:
     """Nodes that may be alive or dead: their beats were there at this node's first look and have not changed yet."""
     quiet: frozenset[str] = frozenset()
     """Nodes that have missed some beats, though not enough of them to be lost without other signs."""
+    ran_s: float = 0.0
+    """How long ago the run's first generation was formed."""
+    most_s: float = math.inf
+    """How long that may be at the most (`job.hours`)."""
 
     @property
     def tally(self) -> Tally:
@@ -118,12 +129,13 @@ class View:
 
 @dataclass(frozen=True)
 class Form:
-    """Form a generation of all that are ready. `graceful`: the old one's workers are given time to save."""
+    """Form a generation of these. `graceful`: the old one's workers are given time to save, `grace_s` at most."""
 
     members: tuple[Member, ...]
     why: str
     graceful: bool
     tally: Tally = field(default_factory=Tally)
+    grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True)
@@ -151,10 +163,21 @@ def decide(view: View) -> Form | End | Wait:
             return Form(_members(ready), "first", graceful=False)
         return _short(view) or Wait(f"{len(ready)} of {view.desired} nodes are ready")
     decision = _next(view, view.current, ready)
-    if isinstance(decision, Form) and len(decision.members) < view.least:
+    if view.ran_s >= view.most_s and not isinstance(decision, End):
+        return End(succeeded=False, reason=f"it has run for {view.most_s / 3600:g} hours, the most by job.hours")
+    if isinstance(decision, Form) and len(decision.members) < max(view.least, 1):
+        if _quarantines(decision, view):
+            return replace(decision, members=())
         needed = f"{len(decision.members)} nodes are ready, {view.least} are needed ({decision.why})"
         return _short(view) or Wait(needed)
+    if isinstance(decision, Form) and decision.members[0].node != view.me:
+        return replace(decision, members=())  # this node is out, and the next to lead finds a port of its own
     return decision
+
+
+def _quarantines(form: Form, view: View) -> bool:
+    """Whether it puts a node in quarantine, which must learn of it whoever goes on, or it is never replaced."""
+    return form.tally.quarantined.keys() > view.tally.quarantined.keys()
 
 
 def _short(view: View) -> End | None:
@@ -167,7 +190,7 @@ def _short(view: View) -> End | None:
 
 def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wait:
     ended = view.ended
-    if len(ended) == len(current.members) and all(end.how == DONE for end in ended.values()):
+    if current.members and len(ended) == len(current.members) and all(end.how == DONE for end in ended.values()):
         return End(succeeded=True, reason="every worker ended well")
     failed = {node: end for node, end in ended.items() if end.how == FAILED}
     stopped = [node for node, end in ended.items() if end.how == STOPPED]
@@ -179,6 +202,8 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
     tally = current.tally
     if view.step > current.step:
         tally = replace(tally, fruitless=0, losses=0, error="")
+    if not current.members:
+        return Form(_members(ready), "nodes were waited for", graceful=False, tally=tally)
     # One that was draining when this node came has left, or is about to: as it was going to.
     lost = [
         member.node
@@ -193,15 +218,15 @@ def _next(view: View, current: Generation, ready: list[Card]) -> Form | End | Wa
         return _after_loss(lost, ready, tally)
     if silent and (failed or stopped or unasked):
         return Wait(f"waiting for the workers of {', '.join(silent)} to end")
+    if drained and not unasked:
+        return _after_drain(view, drained, failed, tally)
     if failed or stopped:
         return _after_failure(view, current, failed, stopped, tally)
     if unasked:
         return _after_leaving(view, current, drained, tally)
-    if drained:
-        return Form(_members(ready), f"{', '.join(drained)}: drained", graceful=True, tally=tally)
     if view.newcomers and view.joined_s >= JOIN_SETTLE_S:
         joined = f"{', '.join(sorted(view.newcomers))}: joined"
-        return Form(_members(ready), joined, graceful=True, tally=tally)
+        return Form(_members(ready), joined, graceful=True, tally=tally, grace_s=JOINING_S)
     return Wait()
 
 
@@ -209,10 +234,23 @@ def _after_loss(lost: list[str], ready: list[Card], tally: Tally) -> Form | End:
     """A lost node makes its peers' workers fail: it is the cause, and what they say is noise."""
     why = "; ".join(f"{node}: lost" for node in lost)
     tally = replace(tally, losses=tally.losses + 1)
-    if tally.losses >= LOSSES_LIMIT:
-        tale = f"{tally.losses} times a node was lost before there was a new checkpoint; last: {why}; save more often"
-        return End(succeeded=False, reason=tale)
-    return Form(_members(ready), why, graceful=False, tally=tally)
+    return _lossy(tally, why) or Form(_members(ready), why, graceful=False, tally=tally)
+
+
+def _lossy(tally: Tally, why: str) -> End | None:
+    """The end of a run whose nodes are lost, or fail, faster than it saves."""
+    if tally.losses < LOSSES_LIMIT:
+        return None
+    tale = f"{tally.losses} times a node was lost before there was a new checkpoint; last: {why}; save more often"
+    return End(succeeded=False, reason=tale)
+
+
+def _after_drain(view: View, drained: list[str], failed: Mapping[str, Ended], tally: Tally) -> Form:
+    """Who was asked to leave does so in the time that its node has. How its workers ended then counts for nothing."""
+    draining = [node for node in drained if _draining(view, node)]
+    grace_s = min(view.cards[node].grace_s for node in draining)
+    why = "; ".join([f"{', '.join(drained)}: drained", *(f"{node}: {end.reason}" for node, end in failed.items())])
+    return Form(_members(view.ready), why, graceful=True, tally=tally, grace_s=grace_s)
 
 
 def _after_leaving(view: View, current: Generation, left: list[str], tally: Tally) -> Form | End:
@@ -231,30 +269,52 @@ def _fruitless(times: int, why: str) -> End:
 def _after_failure(
     view: View, current: Generation, failed: Mapping[str, Ended], stopped: list[str], tally: Tally
 ) -> Form | End:
-    """Another try, without a node that alone fails time and again; or none, where it would end as this one did."""
-    told = "; ".join(f"{node}: {end.reason}" for node, end in failed.items())
+    """Another try, without a node that alone fails time and again; or none, where it would end as this one did.
+
+    A node of its own fault makes its peers' workers fail: it is the cause, and what they say is noise. Its generation
+    counts like one that lost a node, and so it is one node's fault where no other is there to compare.
+    """
+    faulty = {node: end for node, end in failed.items() if end.machine}
+    if len(faulty) == len(current.members) > 1:
+        faulty = {}  # what befalls all at once is none of one node's
+    told = "; ".join(f"{node}: {end.reason}" for node, end in (faulty or failed).items())
     said = next((f" ({view.ended[node].reason})" for node in stopped if view.ended[node].reason), "")
     why = told or f"{', '.join(stopped)}: their connections broke{said}"
-    fruitless = tally.fruitless + (view.step <= current.step)
-    blamed = {node: tally.blamed.get(node, 0) + 1 for node in failed} if stopped else {}
-    errors = [end.error for end in failed.values() if end.error]
-    left, quarantined = view.ready, dict(tally.quarantined)
-    for node, times in blamed.items():
-        if times >= BLAME_LIMIT - (fruitless > 0) and len(left) > max(view.least, 1):
-            left = [card for card in left if card.node != node]
-            quarantined[node] = (
-                f"its workers failed {times} times in a row, no other's did; last: {failed[node].reason}"
-            )
-            why += f"; {node}: quarantined"
-    if len(quarantined) == len(tally.quarantined):
-        if tally.error and tally.error in errors:
+    barren = view.step <= current.step
+    fruitless, losses = tally.fruitless + (barren and not faulty), tally.losses + bool(faulty)
+    errors = [] if faulty else [end.error for end in failed.values() if end.error]
+    again = tally.error in errors if tally.error else False
+    accused = faulty or (failed if stopped else {})
+    blamed = {node: tally.blamed.get(node, 0) + 1 for node in accused}
+    tally = replace(tally, fruitless=fruitless, losses=losses, blamed=blamed)
+    sure = bool(faulty) or (len(failed) == 1 and not again)
+    out = _out(view, blamed, BLAME_LIMIT - (barren or fruitless > 0), sure=sure)
+    for node in out:
+        reason = f"its workers failed {blamed[node]} times in a row, no other's did; last: {failed[node].reason}"
+        tally = replace(tally, quarantined={**tally.quarantined, node: reason})
+        why += f"; {node}: quarantined"
+    if not out:
+        if again:
             return End(succeeded=False, reason=f"a second try raised the same error: {why}")
         if fruitless >= FRUITLESS_LIMIT:
             return _fruitless(fruitless, why)
-    tally = replace(
-        tally, fruitless=fruitless, error=errors[0] if errors else "", blamed=blamed, quarantined=quarantined
-    )
-    return Form(_members(left), why, graceful=False, tally=tally)
+    left = [card for card in view.ready if card.node not in out]
+    tally = replace(tally, error=errors[0] if errors else "")
+    return _lossy(tally, why) or Form(_members(left), why, graceful=False, tally=tally)
+
+
+def _out(view: View, blamed: Mapping[str, int], limit: int, *, sure: bool) -> list[str]:
+    """Who is to leave: who has been blamed as often as the limit says.
+
+    Where that is `sure` also one that is needed, whose replacement the others wait for. It isn't where several fail, or
+    as the job's own code does each time.
+    """
+    out: list[str] = []
+    for node, times in blamed.items():
+        needed = len(view.ready) - len(out) <= max(view.least, 1)
+        if times >= limit and (sure or not needed):
+            out.append(node)
+    return out
 
 
 def _present(view: View, member: Member) -> bool:

@@ -6,9 +6,12 @@ reader needs the newest chunk only, and a listing stays short.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +25,14 @@ LONGEST_S = 10.0
 
 MOST_BYTES_A_LOOK = 16 << 20
 """So that a worker which prints without end can't keep one look going for ever."""
+
+KEPT_BYTES = 256 << 20
+"""Of a file's end, what stays on disk, so that such a worker can't fill it either: far more than its last words."""
+
+# Linux, include/uapi/linux/falloc.h
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass
@@ -37,6 +48,8 @@ class Stream:
     """Of the node, not of one generation."""
     last: bool = False
     """Nothing more will come: to be let go once it is shipped."""
+    trimmed: int = 0
+    """Bytes of its beginning that the disk holds no more."""
 
     def ship(self, store: Store) -> None:
         """Write what has come since the last time. Raises `StoreError`; the next call then tries again."""
@@ -50,6 +63,27 @@ class Stream:
             self.offset += len(content) - len(self.pending)
             sent += len(fresh)
             self.chunk, self.pending = (self.chunk + 1, b"") if full else (self.chunk, content)
+
+    def trim(self) -> None:
+        """Give the disk back what lies before the last `KEPT_BYTES`, shipped or not; sizes and offsets stay.
+
+        A file system that can't keeps it (fallocate(2): ext4, XFS, btrfs and tmpfs can).
+        """
+        with suppress(OSError):
+            if self.path.stat().st_size < self.trimmed + 2 * KEPT_BYTES:
+                return
+            with self.path.open("r+b") as file:
+                end = os.fstat(file.fileno()).st_size - KEPT_BYTES
+                hole = ctypes.c_int64(end)
+                mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+                if _LIBC.fallocate(file.fileno(), mode, ctypes.c_int64(0), hole):
+                    return
+            self.trimmed = end
+            if self.offset < end:
+                say(
+                    f"{end - self.offset} bytes of {self.path.name} aren't shipped: it grew faster than the store takes"
+                )
+                self.offset = end
 
     def _read(self, most: int) -> bytes:
         try:
@@ -111,6 +145,8 @@ class Shipper:
     def _look(self) -> None:
         with self._lock:
             streams = list(self.streams)
+        for stream in streams:
+            stream.trim()
         for stream in streams:
             try:
                 last = stream.last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import IO
 
 from trainer import exits
-from trainer.node import launchers, nccl
-from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Generation
-from trainer.node.postmortem import ABORTED, RAISED, account, lost_peer, place, short, tail
+from trainer.node import launchers, nccl, processes
+from trainer.node.peers import DONE, DRAINED, FAILED, GRACE_S, STOPPED, Ended, Generation
+from trainer.node.postmortem import ABORTED, RAISED, account, lost_peer, of_the_machine, place, short, tail
 from trainer.node.standby import Standby
 from trainer.node.steps import StepFailed
-from trainer.pulse import Pulses
-
-GRACE_S = 110.0
-"""How long workers may take to save and leave when asked: AWS takes a spot instance 120 s after its notice."""
+from trainer.pulse import DOUBT_S, FIRST_S, Pulses
 
 STACK_S = 1.0
 """How long a worker that hangs may take to write its Python stack to its log."""
@@ -32,13 +29,14 @@ STACK_S = 1.0
 KILLED_S = 30.0
 """How long SIGKILL may take to end workers: only what is stuck in the kernel, by a driver or a disk, outlives it."""
 
+KEPT = 10
+"""Generations whose files stay on a node, the newest among them: a run of a thousand must not fill its disk."""
+
 OF_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """The codes of a process that SIGTERM ended, and of a shell whose command it ended."""
 
-PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
-
 _SPAWNER = ThreadPoolExecutor(1, "spawner")
-"""Starts every worker: Linux sends the parent-death signal when the *thread* that started a process ends."""
+"""Starts every worker: its thread must not end before them (`processes.bound`)."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,7 @@ def environment(job: Job, generation: Generation, node_rank: int, local_rank: in
         "TRAINWRIGHT_METRICS": str(metrics_path(job.logs, generation.number)),
         "TRAINWRIGHT_ERROR": str(_error_path(job.logs, generation.number, rank)),
         "TRAINWRIGHT_PULSE": str(_pulse_path(job.logs, generation.number, rank)),
+        "TRAINWRIGHT_GRACE": str(_grace_path(job.logs, generation.number)),
     }
 
 
@@ -136,6 +135,18 @@ def _hosts_path(logs: Path, generation: int) -> Path:
 
 def _error_path(logs: Path, generation: int, rank: int) -> Path:
     return logs / f"{generation:06d}-rank{rank}.error.json"
+
+
+def _grace_path(logs: Path, generation: int) -> Path:
+    return logs / f"{generation:06d}-grace"
+
+
+def forget(logs: Path, newest: int) -> None:
+    """Remove what generations before the last `KEPT` have left here: their logs are in the bucket."""
+    for path in logs.glob("[0-9]*-*"):
+        number = path.name.partition("-")[0]
+        if number.isdecimal() and int(number) <= newest - KEPT:
+            path.unlink(missing_ok=True)
 
 
 def _pulse_path(logs: Path, generation: int, rank: int) -> Path:
@@ -171,7 +182,7 @@ class Workers:
             if standby and job.bundled and (waiting := standby.take(values, path)):
                 workers.processes[rank] = waiting
                 continue
-            command = launchers.command(job.launcher, job.command, values, job.chosen)
+            command = launchers.command(job.launcher, job.command, values, generation)
             found = launchers.environment(job.launcher, values)
             with path.open("ab") as log:
                 try:
@@ -181,8 +192,10 @@ class Workers:
                     workers.ended = Ended(generation.number, FAILED, f"rank {rank}: {said}", said)
                     workers.stop()
                     break
-        number = generation.number
-        workers._pulses = Pulses({rank: _pulse_path(job.logs, number, rank) for rank in workers.processes})
+        paths = {rank: _pulse_path(job.logs, generation.number, rank) for rank in workers.processes}
+        more_s = DOUBT_S if generation.tally.fruitless else 0.0
+        first_s = FIRST_S if job.bundled else math.inf
+        workers._pulses = Pulses(paths, stopped=workers._stopped, more_s=more_s, first_s=first_s)
         return workers
 
     def poll(self) -> Ended | None:
@@ -195,14 +208,21 @@ class Workers:
         number = self.generation.number
         for rank, code in codes.items():
             if code not in {None, exits.DONE, exits.DRAINED, exits.PEER_LOST}:
-                reason, error = account(code, _error_path(self.job.logs, number, rank), self._log(rank))
-                return Ended(number, FAILED, f"rank {rank} {reason}", error)
+                own, launcher = _error_path(self.job.logs, number, rank), self.job.launcher
+                mixed = launcher != launchers.TORCHRUN_ENV
+                reason, error = account(code, own, self._log(rank), mixed=mixed)
+                machine = not mixed and of_the_machine(code, reason, tail(self._log(rank)))
+                return Ended(number, FAILED, f"{launcher if mixed else f'rank {rank}'} {reason}", error, machine)
         if any(code is None for code in codes.values()):
             return None
         if exits.PEER_LOST in codes.values():
             told = [f"rank {rank}: {said}" for rank, said in sorted(self._lost.items()) if said]
-            return Ended(number, STOPPED, *told[:1])
+            return Ended(number, STOPPED, next(iter(told), ""))
         drained = exits.DRAINED in codes.values()
+        if not drained and processes.outermost(
+            self._launched(), launchers.RANKS
+        ):  # DeepSpeed's, where a part was killed
+            return Ended(number, FAILED, f"{self.job.launcher} ended and left workers behind")
         return Ended(number, DRAINED if drained else DONE)
 
     def _code(self, rank: int) -> int | None:
@@ -243,16 +263,33 @@ class Workers:
         return {rank: what for rank, what in broken.items() if self.processes[rank].poll() is None}
 
     def end_hung(self, why: str, ranks: Iterable[int] | None = None) -> None:
-        """End all, since these ranks, by default all that run, hang: each first writes its stack to its log."""
+        """End all, since these ranks, by default all that run, hang: each first writes its stack to its log.
+
+        Those that only wait for peers are not what failed: where there are no others, it is on another node, or lies
+        between the nodes.
+        """
         named = self.processes if ranks is None else ranks
         ranks = [rank for rank in named if self.processes[rank].poll() is None]
         if not ranks:
             return
-        stacks = self._stacks(ranks)
-        doing = self._pulses.doing
-        told = [f"rank {rank} hangs in {doing.get(rank, 'its script')}, {stacks[rank]}" for rank in ranks]
-        self.ended = Ended(self.generation.number, FAILED, short(f"{why}: {'; '.join(told)}"))
+        held_up = self._pulses.held_up(ranks)
+        at_fault = [rank for rank in ranks if rank not in held_up]
+        stacks, doing, number = self._stacks(ranks), self._pulses.doing, self.generation.number
+        if at_fault:
+            told = [f"rank {rank} hangs in {doing.get(rank, 'its script')}, {stacks[rank]}" for rank in at_fault]
+            self.ended = Ended(number, FAILED, short(f"{why}: {'; '.join(told)}"))
+        else:
+            told = [f"rank {rank} waits in {doing[rank]}, {stacks[rank]}" for rank in held_up]
+            self.ended = Ended(number, STOPPED, short("; ".join(told)))
         self.stop()
+
+    def _stopped(self, rank: int) -> bool:
+        """Whether its process is stopped (proc_pid_stat(5), `state`): its name, which may hold anything, is before."""
+        try:
+            stat = Path(f"/proc/{self.processes[rank].pid}/stat").read_text()
+        except (OSError, KeyError):
+            return False
+        return stat.rpartition(")")[2].split()[0] == "T"
 
     def _stacks(self, ranks: Sequence[int]) -> dict[int, str]:
         """Where ranks are, in words. Python's faulthandler, which the trainer sets up, writes it to the log."""
@@ -270,12 +307,23 @@ class Workers:
                     places[rank] = found
         return {rank: places.get(rank, "and shows no stack") for rank in ranks}
 
-    def drain(self) -> None:
-        """Ask them to save and leave."""
+    def drain(self, grace_s: float = GRACE_S) -> None:
+        """Ask them to save and leave, and say in how many seconds; see docs/environment.md."""
         self._asked = True
+        with suppress(OSError):  # a disk that is full must not keep them from being asked
+            _grace_path(self.job.logs, self.generation.number).write_text(f"{grace_s:g}\n")
+        if ranks := processes.outermost(self._launched(), launchers.RANKS):
+            processes.send(ranks, signal.SIGTERM)  # a launcher that is asked itself leaves them no time to save
+            return
         for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()
+
+    def _launched(self) -> set[int]:
+        """The launcher, if there is one, and all that it started here: Open MPI's ranks have groups of their own."""
+        if self.job.launcher == launchers.TORCHRUN_ENV:
+            return set()
+        return processes.having(f"TRAINWRIGHT_HOSTFILE={_hosts_path(self.job.logs, self.generation.number)}")
 
     @property
     def running(self) -> bool:
@@ -293,6 +341,13 @@ class Workers:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         deadline = time.monotonic() + KILLED_S
+        killed: set[int] = set()
+        while (left := self._launched()) or any(map(processes.runs, killed)):
+            if time.monotonic() > deadline:
+                break
+            processes.send(left, signal.SIGKILL)
+            killed |= left
+            time.sleep(0.02)
         stuck = []
         for rank, process in self.processes.items():
             try:
@@ -318,14 +373,6 @@ def _spawn(
     folder: Path | None,
     stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    agent = os.getpid()
-
-    def die_with_the_agent() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != agent:  # it died before the line above
-            os._exit(1)
-
     return subprocess.Popen(
         command,
         env=values,
@@ -334,7 +381,7 @@ def _spawn(
         stdout=log,
         stderr=subprocess.STDOUT,
         process_group=0,
-        preexec_fn=die_with_the_agent,  # noqa: PLW1509  it calls nothing that another thread could hold
+        preexec_fn=processes.bound(),  # noqa: PLW1509  it calls nothing that another thread could hold
     )
 
 

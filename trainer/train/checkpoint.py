@@ -155,14 +155,16 @@ def write(folder: Path, manifest: Manifest, parts: Parts) -> Found:
     return Found(final, manifest)
 
 
-def publish(found: Found, store: Store) -> bool:
+def publish(found: Found, store: Store, generation: int = 0) -> bool:
     """Copy a checkpoint from scratch to the store, its manifest last; False where the store has it already.
 
     Parts that an attempt cut off before has brought there whole are not sent again. Raises `StoreError`, and
-    `CheckpointError` where the store doesn't hold what it was sent.
+    `CheckpointError` where the store doesn't hold what it was sent, or where the writer's `generation` is over: it was
+    frozen, and another may be writing the same step. 0 is a writer that no agent counts.
     """
     prefix = layout.checkpoint(found.manifest.step)
     manifest = found.manifest.encode()
+    _check_turn(store, generation)
     try:
         if store.get(prefix + MANIFEST) == manifest:
             return False
@@ -173,7 +175,9 @@ def publish(found: Found, store: Store) -> bool:
     for part in found.manifest.parts:
         key, path = prefix + part.name, found.folder / part.name
         if held.get(key) != part.size or not store.holds(key, path):
+            _check_turn(store, generation)
             store.upload(path, key)
+    _check_turn(store, generation)
     held = _sizes(store, prefix)
     for part in found.manifest.parts:
         key = prefix + part.name
@@ -182,6 +186,23 @@ def publish(found: Found, store: Store) -> bool:
     store.put(layout.audit_checkpoint(found.manifest.step, found.sha256), found.page(), if_absent=True)
     store.put(prefix + MANIFEST, manifest)
     return True
+
+
+def followed(store: Store, generation: int) -> bool:
+    """Whether another generation has been formed since."""
+    return generation > 0 and store.exists(layout.generation(generation + 1))
+
+
+def _check_turn(store: Store, generation: int) -> None:
+    """Raise `CheckpointError` where a generation's workers are to write no more.
+
+    The next may be graceful: then they have time to save, until it is itself followed by another.
+    """
+    if not followed(store, generation):
+        return
+    newer = json.loads(store.get(layout.generation(generation + 1)))
+    if not newer["graceful"] or followed(store, generation + 1):
+        raise CheckpointError(f"generation {generation} is over, and another goes on from an older checkpoint")
 
 
 def _sizes(store: Store, prefix: str) -> dict[str, int]:

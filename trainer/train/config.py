@@ -79,7 +79,7 @@ class Job:
     clip: float = _limited(1.0, above=0)
     """Largest gradient norm."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Autocast precision; fp16 comes with a gradient scaler."""
+    """Autocast precision; fp16 comes with a gradient scaler, and fp32 means TF32 in GPUs' matrix products."""
     sharding: Literal["ddp", "fsdp"] = "ddp"
     """How workers share the model: each holds all of it, or a part of every weight (for models beyond a GPU's memory).
     """
@@ -87,6 +87,9 @@ class Job:
     """Recompute each block's activations in the backward pass instead of keeping them."""
     compile: bool = False
     """Compile each block with torch.compile; the node needs a C++ compiler."""
+    deterministic: bool = False
+    """On GPUs, take only algorithms that round alike each time: a run that is cut off then computes bit for bit what an
+    uncut one does, on as many ranks, as it does on CPUs anyway."""
     model: Model = field(default_factory=Model)
     """The model."""
     checkpoint: Checkpoint = field(default_factory=Checkpoint)

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -27,6 +28,10 @@ refused, and for longer after each that follows (c10d, `Backoff.hpp`)."""
 
 WORK_S = 60
 """Seconds that one collective may take once all ranks have met: a lost or frozen peer costs no more."""
+
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "^NVLS,NVLSTree"}
+"""What cuBLAS and NCCL must find to round alike each time (PyTorch docs, "Reproducibility"; NCCL docs, "NCCL_ALGO":
+without NVLink SHARP, whose sums by switches Megatron-LM's `deterministic_mode` refuses too)."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,19 @@ class Group:
             self.store.wait([all_heard], limit)
         return value
 
+    def limit(self, seconds: float) -> None:
+        """Give each collective that this rank asks for from now on so many seconds (`setTimeout` of gloo and NCCL)."""
+        set_timeout = getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout  # its name before 2.15
+        set_timeout(timedelta(seconds=seconds))
+
 
 @contextmanager
-def joined(setting: Setting) -> Iterator[Group]:
-    """The process group that the environment describes: NCCL where there are GPUs, else gloo; alone without one."""
-    device = _device(setting)
+def joined(setting: Setting, *, deterministic: bool = False) -> Iterator[Group]:
+    """The process group that the environment describes: NCCL where there are GPUs, else gloo; alone without one.
+
+    GPUs that are to be `deterministic` take only algorithms that give the same bits each time.
+    """
+    device = _device(setting, deterministic)
     address = "env://" if setting.world > 1 else "tcp://127.0.0.1:0?rank=0&world_size=1"
     if setting.rank:
         _knock(time.monotonic() + MEET_S)
@@ -92,7 +105,7 @@ def _knock(deadline: float) -> None:
         time.sleep(KNOCK_S)
 
 
-def _device(setting: Setting) -> torch.device:
+def _device(setting: Setting, deterministic: bool) -> torch.device:
     if not torch.cuda.is_available():
         if setting.gpus:
             # Trained on CPUs, it would be billed as a GPU's work; and peers with GPUs would wait for another backend.
@@ -104,5 +117,18 @@ def _device(setting: Setting) -> torch.device:
     count = torch.cuda.device_count()
     if setting.local_rank >= count:
         raise InvalidSetting(f"LOCAL_RANK: {setting.local_rank}, but this node has {count} GPUs; start fewer workers")
+    if deterministic:
+        _round_alike()
     torch.cuda.set_device(setting.local_rank)
     return torch.device("cuda", setting.local_rank)
+
+
+def _round_alike() -> None:
+    """Have GPUs give the same bits each time: before CUDA starts, and below what the job's environment says."""
+    for name, value in DETERMINISTIC.items():
+        os.environ.setdefault(name, value)
+    torch.use_deterministic_algorithms(True)
+    from torch._inductor import config  # noqa: PLC0415
+
+    if hasattr(config, "deterministic"):  # not in each torch that we take; what isn't timed isn't chosen by its time
+        config.deterministic = True

@@ -75,7 +75,7 @@ class Learner:
 
 
 def build(job: Job, vocabulary: int, group: Group, state: State | None) -> Learner:
-    """A new learner, the same on every rank, or one at `state`. Weight decay is for matrices only."""
+    """A new learner, the same on every rank, or one at `state`, which isn't kept. Weight decay is for matrices only."""
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(job.seed)
     model = GPT(job.model, vocabulary, recompute=job.activation_checkpointing)
@@ -103,7 +103,11 @@ def build(job: Job, vocabulary: int, group: Group, state: State | None) -> Learn
     scaler = torch.amp.GradScaler(group.device.type, enabled=job.precision == "fp16")
     if state:
         saved = state[OPTIMIZER]["optimizer"]
-        optimizer.load_state_dict(sharded.cut(saved, optimizer) if job.sharding == "fsdp" else saved)
+        if job.sharding == "fsdp":
+            saved = sharded.cut(saved, optimizer)
+        elif group.device.type == "cpu":
+            saved = copied(saved)  # else the optimizer would work on the tensors that it is given
+        optimizer.load_state_dict(saved)
         scaler.load_state_dict(state[OPTIMIZER]["scaler"])
     return Learner(model, shared, optimizer, scaler, poll)
 
@@ -133,6 +137,7 @@ def _replicated(model: GPT, poll: WithGradients, job: Job, group: Group) -> nn.M
         device_ids=[group.device.index] if group.device.type == "cuda" else None,
         gradient_as_bucket_view=True,
     )
+    shared.broadcast_buffers = False  # those of positions are the same on every rank, and a forward pass waits for none
     # One backward pass that changes nothing, so that DDP lays out its gradient buckets for good. It lays them out anew
     # after the first pass, in the order in which gradients came, and where a gradient lies decides in which order three
     # ranks or more add it up: without this, a resumed run would round its first step differently.

@@ -2,54 +2,51 @@
 
 What makes a run exact: the order of samples is a function of seed and position, the learning rate of the step, dropout
 of seed, step and rank. A checkpoint therefore holds the model, the optimizer, the gradient scaler and one integer, the
-samples consumed, and rank 0 writes it. Resumed on as many ranks, a run computes on bit for bit; on another number
-of ranks it computes the same up to the rounding of sums taken in another order.
+samples consumed, and rank 0 writes it.
+
+What holds where: resumed on as many ranks, a run computes on bit for bit, on CPUs, and on GPUs of one kind where the
+job is `deterministic`; other GPU kernels, attention's backward pass above all, add up in an order that varies. On
+another number of ranks it computes the same up to the rounding of sums taken in another order, and with dropout each
+rank draws other masks.
 """
 
 from __future__ import annotations
 
-import gc
 import math
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from trainer.exits import DONE, DRAINED
-from trainer.pulse import Pulse
+from trainer.pulse import WITH_PEERS, Pulse
+from trainer.train import grace
 from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found, Manifest
 from trainer.train.config import Job
 from trainer.train.errors import CheckpointError, DivergedError
-from trainer.train.feed import Feed, MicroSteps
-from trainer.train.group import Group, joined
-from trainer.train.learner import AUTOCAST, VOTES, Learner, State, build
+from trainer.train.feed import Feed
+from trainer.train.group import WORK_S, Group, joined
+from trainer.train.learner import State, build
 from trainer.train.metrics import Metrics
 from trainer.train.model import parameter_count
 from trainer.train.order import mix
+from trainer.train.pace import FIRST_STEP_S, LAST, STEP_S, limit
 from trainer.train.restore import restore
 from trainer.train.retention import Retention
 from trainer.train.saver import Saver
 from trainer.train.schedule import learning_rate
 from trainer.train.setting import Setting
+from trainer.train.step import Computed, compute
 from trainer.train.tokens import Tokens
 
 FINISH_S = 600
 """Seconds that the last checkpoint of a finished run may take, uploads included."""
 
-DRAIN_S = 100
-"""Seconds that the checkpoint of a drain may take: a machine is reclaimed 120 s after its notice, or later."""
-
 MARGIN_S = 30
 """Seconds that the others wait beyond that for rank 0's word."""
-
-STEP_S = 600
-"""Seconds within which a step is done, or its rank hangs; a collective in it gives up earlier (`group.WORK_S`)."""
-
-FIRST_STEP_S = 3600
-"""The same for the first step of a generation, which may compile."""
 
 PARTING_S = 5
 """Seconds that a run which fails gives the checkpoint under way."""
@@ -65,19 +62,17 @@ def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], aske
     `DataError`, `CheckpointError`, `StoreError`, `DivergedError`, and torch's errors when a peer is lost.
     """
     path = setting.metrics if setting.rank == 0 else None
-    pulse = Pulse(setting.pulse)
     with (
-        joined(setting) as group,
+        joined(setting, deterministic=job.deterministic) as group,
         Metrics(path, generation=setting.generation, world=setting.world) as metrics,
     ):
-        pulse.promise("its start, from a checkpoint", 2 * FIND_S)
+        Pulse(setting.pulse).promise("its start, from a checkpoint", 2 * FIND_S)
         run = Run(job, setting, group, metrics, found)
-        drained, within_s = False, FIRST_STEP_S
+        drained = False
         try:
             while run.step < job.steps and not drained:
-                pulse.promise(f"step {run.step + 1}", within_s)
-                drained, within_s = run.advance(asked()), STEP_S
-            pulse.promise("the last checkpoint", FINISH_S + 2 * MARGIN_S)
+                drained = run.advance(asked())
+            run.pulse.promise("the last checkpoint", last_s(not drained) + MARGIN_S)
             run.finish()
         finally:
             # The loss of a peer must not take with it a checkpoint that is almost saved.
@@ -94,43 +89,59 @@ class Run:
         self, job: Job, setting: Setting, group: Group, metrics: Metrics, found: Callable[[], Found | None]
     ) -> None:
         self.job, self.setting, self.group, self.metrics = job, setting, group, metrics
+        self.pulse, self.within_s = Pulse(setting.pulse), FIRST_STEP_S
+        self.taken: deque[float] = deque(maxlen=LAST)
+        """Seconds of the last steps."""
         self.tokens = Tokens(setting.data, job.model.context)
         self.feed = Feed(self.tokens, job, group)
         retention = Retention(job.checkpoint.keep, job.checkpoint.keep_days)
         self.saver = Saver(setting.scratch / CHECKPOINTS, setting.store, retention)
-        resumed = restore(found, job, self.tokens, group)
+        resumed = restore(found, job, self.tokens, group, setting.scratch)
         self.step = resumed.manifest.step if resumed else 0
         """Optimizer steps done."""
         self.position = resumed.manifest.position if resumed else 0
         """Samples consumed."""
         self.learner = build(job, self.tokens.vocabulary, group, resumed.state if resumed else None)
         if resumed and resumed.source:
-            self.saver.publish(resumed.source)
+            self.saver.publish(resumed.source, setting.generation)
         self.saved_step, self.saved_at = self.step, time.monotonic()
         self.due = False
         self.skips = 0
         """Steps in a row without a finite gradient. None is saved, or a run that resumes would count anew."""
+        worlds = {"world_before": resumed.manifest.world, "world": group.world} if resumed else {}
         metrics.event(
             "resume" if resumed else "start",
             step=self.step,
             position=self.position,
             parameters=parameter_count(self.learner.model),
             samples=len(self.tokens),
+            **worlds,
         )
+        if job.compile:
+            group.limit(FIRST_STEP_S)  # a node that is new compiles what its peers' caches hold
 
     # --- One step
 
     def advance(self, asked: bool) -> bool:
         """Take one optimizer step; whether any rank was `asked` to drain, on which all ranks agree."""
         began = time.perf_counter()
+        self.step += 1
+        # Shared file systems stall for all ranks alike; where one rank alone reads for long, its peers give up.
+        self.pulse.promise(f"step {self.step}, reading data", max(STEP_S, self.within_s))
         micro_steps = self.feed.take(self.position)
         data_s = time.perf_counter() - began
-        self.step += 1
+        together = WITH_PEERS if self.group.world > 1 else "computing"
+        self.promise(together if self.job.sharding == "fsdp" else "computing")
         rate = learning_rate(
             self.step, peak=self.job.learning_rate, warmup_steps=self.job.warmup_steps, steps=self.job.steps
         )
         reseed(mix(self.job.seed, self.step, self.group.rank), self.group.device)
-        computed = compute(self.learner, micro_steps, rate, asked, self.save_is_due(), self.job, self.group)
+        due = self.save_is_due() - self.saver.busy
+        join = partial(self.promise, together)
+        computed = compute(self.learner, micro_steps, rate, asked, due, self.job, self.group, join)
+        self.promise("its end")
+        if self.job.compile and not self.taken:
+            self.group.limit(WORK_S)
         self.position += self.job.batch
         self.skips = 0 if math.isfinite(computed.norm) else self.skips + 1
         if self.group.rank == 0:
@@ -143,13 +154,15 @@ class Run:
                 f"step {self.step}: the gradient was not finite for {self.skips} steps in a row; lower learning_rate"
             )
         if computed.save and not computed.drain and not self.skips and self.step < self.job.steps:
+            self.pulse.promise(f"step {self.step}, a copy of it", STEP_S)
             self.save(self.snapshot())
-        if gc.isenabled():
-            # What lives after a first step lives to the end, and the loop makes no cycles worth a pause.
-            gc.collect()
-            gc.freeze()
-            gc.disable()
+        self.taken.append(time.perf_counter() - began)
+        self.within_s = STEP_S if computed.saving else limit(self.taken)
         return computed.drain
+
+    def promise(self, what: str) -> None:
+        """Say at what of the step this rank is, which it does in the time that the step has."""
+        self.pulse.promise(f"step {self.step}, {what}", self.within_s)
 
     def record(self, computed: Computed, rate: float, step_s: float, data_s: float) -> None:
         """Write the step's line of metrics."""
@@ -220,27 +233,42 @@ class Run:
     def finish(self) -> None:
         """Save the last step, on scratch and in the store. Raises `CheckpointError`, on every rank, if that fails.
 
-        A run that drains while steps are skipped goes on from the checkpoint before them.
+        Not in a drain: what follows it goes on from an older checkpoint, or from scratch, and no node has failed. One
+        while steps are skipped saves nothing, for it goes on from the checkpoint before them.
         """
-        done = self.step == self.job.steps
-        limit = FINISH_S if done else DRAIN_S
+        done, began, deadline = self.step == self.job.steps, time.time(), time.monotonic() + FINISH_S
         if not done:
             self.metrics.event("drain", step=self.step)
         last = self.snapshot() if self.saved_step < self.step and (done or not self.skips) else None
 
+        def left() -> float:
+            return deadline - time.monotonic() if done else grace.left(self.setting.grace, began)
+
+        def saved() -> bool:
+            while self.saver.busy and (left_s := left()) > 0:  # which an agent may change meanwhile
+                self.saver.wait(min(left_s, 1.0))
+            return not self.saver.busy
+
         def close() -> bytes:
-            deadline = time.monotonic() + limit
-            if self.saver.wait(limit) and last:
+            if saved() and last:
                 self.tell()
                 self.save(last)
-            if not self.saver.wait(deadline - time.monotonic()):
-                return f"step {self.step}: its checkpoint was not saved within {limit} s".encode()
+            if not saved():
+                late = f"step {self.step}: its checkpoint was not saved in the time that there was"
+                self.metrics.event("checkpoint-failed", step=self.step, key="", error=late)
+                return late.encode()
             return self.tell().encode()
 
-        if problem := self.group.told("finished", close, limit + MARGIN_S).decode():
+        problem = self.group.told("finished", close, last_s(done)).decode()
+        if problem and done:
             raise CheckpointError(problem)
         if done:
             self.metrics.event("done", step=self.step)
+
+
+def last_s(done: bool) -> float:
+    """Most seconds that the last checkpoint may take, of a run that is done or else drains."""
+    return (FINISH_S if done else grace.MOST_S) + MARGIN_S
 
 
 def reseed(seed: int, device: torch.device) -> None:
@@ -248,48 +276,3 @@ def reseed(seed: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
-
-
-@dataclass(frozen=True)
-class Computed:
-    """What one step gave, the same on every rank."""
-
-    loss: float
-    """Mean over all tokens of the global batch, before the update."""
-    norm: float
-    """Norm of the gradient before clipping."""
-    drain: bool
-    """Whether any rank was asked to drain."""
-    save: bool
-    """Whether rank 0 says that the step is due to be saved."""
-
-
-def compute(
-    learner: Learner, micro_steps: MicroSteps, rate: float, asked: bool, due: bool, job: Job, group: Group
-) -> Computed:
-    """One optimizer step of the whole group. A gradient that isn't finite, which all ranks see alike, moves nothing."""
-    tokens_in_batch = job.batch * job.model.context
-    votes = torch.zeros(VOTES, device=group.device)
-    votes[1], votes[2] = asked, due
-    learner.optimizer.zero_grad()
-    for number, (tokens, targets) in enumerate(micro_steps, start=1):
-        last = number == len(micro_steps)
-        with (
-            nullcontext() if last else learner.apart(),
-            torch.autocast(group.device.type, AUTOCAST[job.precision], enabled=job.precision != "fp32"),
-        ):
-            loss: Tensor = learner.shared(tokens, targets)
-            # Gradients are averaged over ranks: times ranks, by the tokens of all, makes the sum of sums the mean over
-            # tokens, however unevenly ranks and micro-steps share the batch.
-            scaled = learner.scaler.scale(loss * (group.world / tokens_in_batch))
-            votes[0] += loss.detach()
-            (scaled + learner.poll.cast(votes) if last else scaled).backward()  # type: ignore[no-untyped-call]
-    learner.scaler.unscale_(learner.optimizer)
-    norm = learner.clip(job.clip)
-    for parameters in learner.optimizer.param_groups:
-        parameters["lr"] = rate
-    if math.isfinite(norm):
-        learner.scaler.step(learner.optimizer)
-    learner.scaler.update()
-    loss_sum, drains, saves = learner.poll.count()
-    return Computed(loss_sum / tokens_in_batch, norm, drains > 0, saves > 0)

@@ -49,13 +49,16 @@ def clear(folder: Path, keep: int = FEWEST) -> None:
         checkpoint.discard(path)
 
 
-def prune(folder: Path, store: Store, retention: Retention) -> None:
+def prune(folder: Path, store: Store, retention: Retention, generation: int = 0) -> None:
     """Clear scratch, and remove from the store what is not to be kept, or was left unfinished before the newest one.
 
     To be called after `checkpoint.publish`, by whom alone writes checkpoints here: so the one that a run went on from
-    stays until a newer one is whole in the store. Raises `StoreError`, `OSError`.
+    stays until a newer one is whole in the store. Where the writer's `generation` is followed by another, what is
+    unfinished there may be the other's upload, and the store is left alone. Raises `StoreError`, `OSError`.
     """
     clear(folder)
+    if checkpoint.followed(store, generation):
+        return
     held = checkpoint.steps_in_store(store)
     whole = {step: files[MANIFEST].modified for step, files in held.items() if MANIFEST in files}
     outlived = retention.outlived(whole)

@@ -61,11 +61,14 @@ class Saver:
         """
         if self.busy:
             raise CheckpointError(f"step {manifest.step}: an earlier checkpoint is still being saved")
-        self._start(partial(self._write, manifest, state), manifest.step, stall_ms)
+        self._start(partial(self._write, manifest, state), manifest.step, stall_ms, manifest.generation)
 
-    def publish(self, found: Found) -> None:
-        """Upload, in the background, a checkpoint that scratch has and the store may lack after a crash."""
-        self._start(lambda: found, found.manifest.step, 0.0)
+    def publish(self, found: Found, generation: int = 0) -> None:
+        """Upload, in the background, a checkpoint that scratch has and the store may lack after a crash.
+
+        `generation` is the one that does it, not the one that wrote it.
+        """
+        self._start(lambda: found, found.manifest.step, 0.0, generation)
 
     def outcomes(self) -> list[Outcome]:
         """How the saves since the last call ended."""
@@ -82,17 +85,18 @@ class Saver:
             self._thread.join(max(0.0, seconds))
         return not self.busy
 
-    def _start(self, make: Callable[[], Found], step: int, stall_ms: float) -> None:
-        self._thread = Thread(target=self._run, args=(make, step, stall_ms), name="checkpoint", daemon=True)
+    def _start(self, make: Callable[[], Found], step: int, stall_ms: float, generation: int) -> None:
+        told = (make, step, stall_ms, generation)
+        self._thread = Thread(target=self._run, args=told, name="checkpoint", daemon=True)
         self._thread.start()
 
-    def _run(self, make: Callable[[], Found], step: int, stall_ms: float) -> None:
+    def _run(self, make: Callable[[], Found], step: int, stall_ms: float, generation: int) -> None:
         key = layout.checkpoint(step)
         try:
             found = make()
             store = open_store(self._url)
-            if checkpoint.publish(found, store):
-                prune(self._folder, store, self._retention)
+            if checkpoint.publish(found, store, generation):
+                prune(self._folder, store, self._retention, generation)
                 self._outcomes.put(Outcome(step, key, found.manifest.size, stall_ms))
         except Exception as error:  # training goes on, and the loop records what went wrong
             reason = f"{type(error).__name__}: {error}"

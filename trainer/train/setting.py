@@ -20,7 +20,7 @@ class Setting:
     rank: int
     world: int
     local_rank: int
-    gpus: int
+    gpus: int = 0
     """GPUs that this node's type has, as its agent knows; 0 where nobody says."""
     data: Path
     """The dataset's folder: index.json and its shards."""
@@ -30,6 +30,8 @@ class Setting:
     """A folder on this node that outlives the worker."""
     metrics: Path
     """The file that rank 0 appends its JSON lines to."""
+    grace: Path | None = None
+    """The file in which this worker's agent says how long it may take to leave (`trainer.train.grace`)."""
     pulse: Path | None = None
     """The file in which this worker promises its agent to be back within some time (`trainer.pulse`)."""
 
@@ -63,6 +65,7 @@ def from_environment(
         store=store,
         scratch=Path(environment.get("TRAINWRIGHT_SCRATCH", beside / "scratch")),
         metrics=Path(environment.get("TRAINWRIGHT_METRICS", beside / "metrics.jsonl")),
+        grace=Path(environment["TRAINWRIGHT_GRACE"]) if environment.get("TRAINWRIGHT_GRACE") else None,
         pulse=Path(environment["TRAINWRIGHT_PULSE"]) if environment.get("TRAINWRIGHT_PULSE") else None,
     )
 

@@ -1,8 +1,8 @@
 """The model cut over the ranks (FSDP2), for models beyond one GPU's memory.
 
 Imported only where a job asks for it: torch takes half a second to import what this needs. What it saves is GPU memory:
-at the start of a generation each rank still holds the whole model, and the checkpoint that it goes on from, in main
-memory, and rank 0 holds a whole copy while it saves.
+at the start of a generation each rank still holds the whole model in main memory, and rank 0 a whole copy of what a
+checkpoint holds while it saves.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def cut(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> dict[str,
 
 
 def _like(weight: DTensor, value: Any) -> Any:
-    if not isinstance(value, Tensor) or value.shape != weight.shape:
+    if not isinstance(value, Tensor):
         return value
-    # A clone, since a part is a view that would keep the whole in memory.
+    # Clones, since a part is a view that would keep the whole in memory, and either would keep its file.
+    if value.shape != weight.shape:
+        return value.clone()
     return distribute_tensor(value, weight.device_mesh, weight.placements, src_data_rank=None).clone()

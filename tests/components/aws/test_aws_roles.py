@@ -15,8 +15,9 @@ from components.aws.grants import (
     session_node_policy,
     trainer_policy,
 )
-from components.checks import LONGEST_TRUST, review
+from components.checks import review
 from components.findings import Invalid
+from components.security_checks import LONGEST_TRUST
 from components.spec import parse
 from tests.components.aws.policies import allows
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -635,3 +636,41 @@ def test_without_a_port_nothing_is_shown(world, monkeypatch):
     world.pack()
     monkeypatch.setattr(agent_module.exposition, "serve", lambda *_: pytest.fail("nobody asked for it"))
     assert world.run() == exits.DONE
+
+
+def test_a_run_ends_when_its_time_is_up_though_its_program_never_does(world):
+    """One that waits for itself, without a pulse, would be paid for until somebody looks."""
+    world.pack()
+    world.script.write_text("import time; time.sleep(60)")
+    world.run(job={"dataset": "text", "steps": 3, "hours": 1 / 3600})
+    outcome = json.loads(world.run_store.get(layout.OUTCOME))
+    assert not outcome["succeeded"]
+    assert outcome["reason"].endswith("hours, the most by job.hours")
+
+
+def test_a_node_whose_clock_stays_minutes_off_does_not_join(world, monkeypatch):
+    def far_off():
+        raise health.Unfit("the clock is 400 s off")
+
+    monkeypatch.setattr("trainer.node.preflight.set_clock", far_off)
+    world.pack()
+    assert world.run() == exits.STEP_FAILED["health"]
+    assert "the clock is 400 s off" in world.report[-1]["detail"]
+
+
+def test_an_agent_that_is_asked_to_leave_while_it_waits_for_peers_says_so_and_ends(world):
+    """It would else go on beating, as one that is ready, for as long as its process takes to end."""
+    world.pack()
+    world.bucket.put(layout.FLEET, b'{"min": 2, "desired": 2, "max": 2}')
+    card = world.run_store.root / layout.card("i-1")
+
+    def ask():
+        while not card.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert world.run() == exits.DONE
+    asking.join()
+    assert json.loads(card.read_text())["state"] == "draining"

@@ -7,6 +7,7 @@ pauses, clients and stores that fail.
 import json
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -105,9 +106,9 @@ class Agent:
 
 
 class Simulation:
-    def __init__(self, desired):
+    def __init__(self, desired, least=1):
         self.store, self.fleet, self.now, self.agents, self.born = Memory(), Memory(), 0.0, {}, 0
-        self.fleet.put(layout.FLEET, json.dumps({"min": 1, "desired": desired, "max": 9}).encode())
+        self.fleet.put(layout.FLEET, json.dumps({"min": least, "desired": desired, "max": 9}).encode())
         for _ in range(desired):
             self.arrive()
 
@@ -166,6 +167,7 @@ def _apply(world, change, which):
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 4), CHANGES)
 @example(2, [("fail", 0, 3), ("fail", 0, 0)])  # one that fails alone, and is left out
+@example(1, [("arrive", 0, 4), ("fail", 1, 3), ("fail", 1, 3), ("crash", 0, 0)])  # and then the other is lost
 def test_once_changes_stop_all_live_nodes_are_one_generation_or_the_run_has_ended(desired, changes):
     world = Simulation(desired)
     world.step(4)
@@ -183,6 +185,8 @@ def test_once_changes_stop_all_live_nodes_are_one_generation_or_the_run_has_ende
     if outcomes == {None}:
         out = world.newest["tally"]["quarantined"]
         cards = {node: agent.membership.card for node, agent in world.agents.items() if node not in out}
+        if not cards:
+            return  # who is left is in quarantine, and would have gone
         members = {(m["node"], m["incarnation"]) for m in world.newest["members"]}
         assert members == {(node, card.incarnation) for node, card in cards.items()}
         assert {agent.adopted for agent in world.agents.values()} == {world.newest["number"]}
@@ -245,6 +249,25 @@ def test_a_drain_leaves_the_node_out_and_a_replacement_is_taken_in():
     world.arrive()
     world.step(8)
     assert [m["node"] for m in world.newest["members"]] == ["i-1", "i-3"]
+
+
+@pytest.mark.parametrize(("size", "bad"), [(1, "i-1"), (2, "i-1"), (2, "i-2")], ids=["alone", "leader", "follower"])
+def test_a_bad_node_that_all_need_is_replaced_and_the_run_goes_on(size, bad):
+    """A gang as large as its least, or a fleet of one node, which is most fleets."""
+    world = Simulation(size, least=size)
+    world.step(5)
+    for _ in range(2):
+        told = Ended(world.newest["number"], FAILED, "exited with 1: ECC", "ECC", machine=True)
+        world.agents[bad].membership.say(ended=told)
+        world.step(4)
+    assert (world.newest["members"], list(world.newest["tally"]["quarantined"])) == ([], [bad])
+    del world.agents[bad]
+    world.step(20)
+    assert world.newest["members"] == []
+    world.arrive()
+    world.step(SETTLED_S)
+    assert {m["node"] for m in world.newest["members"]} == world.agents.keys()
+    assert all(agent.membership.outcome is None for agent in world.agents.values())
 
 
 def test_a_job_that_always_fails_ends_with_the_reason():

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from trainer import exits
-from trainer.node import rules, workers
+from trainer.node import lifecycle, peers, rules
 from trainer.node.agent import Agent
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.fabric import Fabric
@@ -42,7 +42,9 @@ def test_every_variable_of_a_worker_is_documented_and_no_other(tmp_path, make_ge
 def test_exit_codes_and_times_are_those_that_agents_know():
     said = {cells[0] for cells in rows("Signals and exit codes")} | set(re.findall(r"^\| (\d+) \|", TEXT, re.M))
     assert {str(code) for code in (exits.DONE, exits.DRAINED, exits.PEER_LOST)} <= said
-    assert f"SIGKILL {workers.GRACE_S:g} s later" in TEXT
+    assert f"{lifecycle.LAST_S:g} s before a notice's own time" in TEXT
+    assert rules.JOINING_S == 1800, "half an hour where nodes only join"
+    assert f"else {peers.GRACE_S:g} s" in TEXT
     assert f"after {PARTING_S:g} s" in TEXT
 
 
@@ -50,6 +52,7 @@ def test_limits_are_those_of_the_rules():
     numbers = {3: "Three", 20: "twenty"}
     assert f"{numbers[rules.FRUITLESS_LIMIT]} failures in a row" in TEXT
     assert f"{numbers[rules.LOSSES_LIMIT]} lost nodes" in TEXT
+    assert rules.QUORUM_LIMIT_S == 7200, "for two hours at most"
 
 
 def test_the_limits_of_code_are_those_that_components_hold():

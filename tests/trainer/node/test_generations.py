@@ -18,10 +18,10 @@ import pytest
 from trainer import exits, layout
 from trainer.node.generations import FINISHING_S, LINGERING_S, PARTING_S, Generations, Quarantined
 from trainer.node.membership import Membership
-from trainer.node.peers import DONE, DRAINED, FAILED, QUARANTINED, Card, Generation, Member, Tally
+from trainer.node.peers import DONE, DRAINED, DRAINING, FAILED, GRACE_S, QUARANTINED, Card, Generation, Member, Tally
 from trainer.node.shipping import Shipper
 from trainer.node.steps import BootReport
-from trainer.node.workers import Workers, environment
+from trainer.node.workers import KEPT, Workers, environment
 from trainer.store import FileStore
 
 ROOT = Path(__file__).parents[3]
@@ -99,6 +99,8 @@ step = 0
 hangs = generation == "1" and (folder / "hang").exists() and (folder / "hang").read_text() == os.environ["NODE"]
 while hangs or not (folder / "finish").exists():
     step += 1
+    if (folder / "bad").exists() and (folder / "bad").read_text() == os.environ["NODE"]:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
     if (folder / "fail").exists():
         sys.exit("made up")
     if rank == "0":
@@ -282,6 +284,18 @@ def test_b9_a_job_that_fails_each_time_ends_the_run_with_its_reason(cluster):
     assert len(cluster.run.list(layout.GENERATIONS)) == 3
 
 
+def test_b9_a_fleet_of_one_node_outlives_that_nodes_gpu(cluster):
+    """The same error twice, and nobody else to compare with: it is the machine's all the same, and it is replaced."""
+    (cluster.folder / "bad").write_text("a")
+    cluster.start("a", desired=1)
+    assert cluster.agents["a"].wait(20) != 0
+    assert "Quarantined: its workers failed 2 times in a row" in cluster.said("a")
+    assert cluster.generation(3).members == ()
+    cluster.start("b")
+    assert nodes(cluster.generation(4)) == ["b"]
+    assert not cluster.run.exists(layout.OUTCOME)
+
+
 def test_a_new_checkpoint_between_failures_keeps_the_run_going(cluster):
     cluster.start("a", desired=1)
     cluster.generation(1)
@@ -311,8 +325,8 @@ class Still:
 
 
 @pytest.fixture
-def turning(make_job, tmp_path):
-    """A node whose workers take no notice of being asked."""
+def node(make_job, tmp_path):
+    """One whose workers take no notice of being asked."""
     job = make_job("""
         import signal, time
         signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
@@ -322,15 +336,21 @@ def turning(make_job, tmp_path):
     """)
     card = type("Card", (), {"node": "a", "incarnation": "1"})()
     mine = Generations(Still(card), None, job, Shipper(FileStore(tmp_path / "store")))
-
-    def turn(number, *, graceful, member=True):
-        members = (Member("a", "127.0.0.1", "1" if member else "2", 1),)
-        mine.membership.generation = Generation(number, members, 1, "test", graceful, 0)
-        mine._turn()
-        return mine.workers.generation.number if mine.workers else None
-
-    yield turn, job
+    yield mine
     mine.stop()
+
+
+@pytest.fixture
+def turning(node):
+    """Brings it to a generation, and says which its workers are of."""
+
+    def turn(number, *, graceful, member=True, grace_s=GRACE_S):
+        members = (Member("a", "127.0.0.1", "1" if member else "2", 1),)
+        node.membership.generation = Generation(number, members, 1, "test", graceful, 0, grace_s=grace_s)
+        node._turn()
+        return node.workers.generation.number if node.workers else None
+
+    return turn, node.job
 
 
 def _ready(job, number, wait_for):
@@ -348,13 +368,58 @@ def test_workers_are_given_time_where_they_can_save_and_none_where_they_cannot(t
     assert turn(3, graceful=False) == 3, "a peer was lost meanwhile: who waits for a save waits for it in vain"
 
 
-def test_workers_that_do_not_leave_are_ended_when_their_grace_is_over(turning, monkeypatch, wait_for):
+def test_workers_that_do_not_leave_are_ended_when_their_grace_is_over(turning, wait_for):
     turn, job = turning
     turn(1, graceful=False)
     _ready(job, 1, wait_for)
-    monkeypatch.setattr("trainer.node.generations.GRACE_S", 0.2)
-    assert turn(2, graceful=True) == 1
-    wait_for("the turn", lambda: turn(2, graceful=True) == 2, 5)
+    assert turn(2, graceful=True, grace_s=0.2) == 1
+    assert (job.logs / "000001-grace").read_text() == "0.2\n"
+    wait_for("the turn", lambda: turn(2, graceful=True, grace_s=0.2) == 2, 5)
+
+
+def test_a_notice_in_the_midst_of_a_long_save_leaves_the_shorter_of_the_two_times(turning, wait_for):
+    """A node joined, and all save for half an hour at most; then the cloud takes one away in two minutes."""
+    turn, job = turning
+    turn(1, graceful=False)
+    _ready(job, 1, wait_for)
+    assert turn(2, graceful=True, grace_s=1800) == 1
+    assert turn(3, graceful=True, grace_s=0.2) == 1
+    assert (job.logs / "000001-grace").read_text() == "0.2\n"
+    wait_for("the turn", lambda: turn(3, graceful=True, grace_s=0.2) == 3, 5)
+
+
+def test_a_save_that_is_given_long_is_not_cut_off_because_others_have_left(turning, node, wait_for):
+    turn, job = turning
+    turn(1, graceful=False)
+    _ready(job, 1, wait_for)
+    node.membership.ends = lambda number: {DRAINED}
+    node._over_since = -math.inf
+    turn(2, graceful=True, grace_s=1800)
+    node._stop_with_the_others()
+    assert node.workers.running
+    node.membership.ends = lambda number: {FAILED}
+    node._stop_with_the_others()
+    assert not node.workers.running, "a peer that failed is waited for in vain"
+
+
+def test_a_node_keeps_what_its_last_generations_left_and_no_more(turning):
+    turn, job = turning
+    job.logs.mkdir(parents=True)
+    old = [job.logs / f"{number:06d}-rank0.log" for number in (1, 2, 3)]
+    for path in (*old, job.logs / "agent.log"):
+        path.touch()
+    turn(KEPT + 2, graceful=False)
+    assert [path.exists() for path in old] == [False, False, True]
+    assert (job.logs / "agent.log").exists()
+
+
+def test_an_agent_that_is_asked_to_leave_while_it_waits_for_others_is_seen_to_leave(cluster, wait_for):
+    """Else they take it in, and wait for workers that it never starts."""
+    cluster.start("a", desired=2)
+    wait_for("the wait", lambda: cluster.run.exists(layout.card("a")))
+    cluster.agents["a"].send_signal(signal.SIGTERM)
+    assert cluster.end("a") is None
+    assert Card.parse(cluster.run.get(layout.card("a"))).state == DRAINING
 
 
 def test_a_generation_without_this_agent_ends_its_workers(turning):

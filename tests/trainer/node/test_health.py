@@ -14,6 +14,7 @@ LINKS = "GPU 0: NVIDIA A100 (UUID: GPU-0)\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/
 def shared_memory(tmp_path, monkeypatch):
     """As much shared memory as the disk has room: this machine's may be a container's."""
     monkeypatch.setattr(health, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(health, "KERNEL_LOG", tmp_path / "kmsg")
 
 
 @pytest.fixture
@@ -39,15 +40,17 @@ def tools(tmp_path, monkeypatch):
 def gpus(tools):
     """Makes `nvidia-smi` answer as a machine with so many GPUs; None: there is no driver."""
 
-    def make(count, code=0, rows="0, 0", links=LINKS):
+    def make(count, code=0, rows="0, 0", links=LINKS, pages="[N/A], 0"):
         if count is not None:
             listed = "".join(f"GPU {n}: NVIDIA A100-SXM4-40GB (UUID: GPU-{n})\n" for n in range(count))
             remapped = "".join(f"00000000:{n:02}:1C.0, {rows}\n" for n in range(count))
             query = "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure"
             driver = f"{DRIVER}\n" * count
+            ecc = "--query-gpu=gpu_bus_id,retired_pages.pending,ecc.errors.uncorrected.volatile.total"
+            retired = "".join(f"00000000:{n:02}:1C.0, {pages}\n" for n in range(count))
             tools(
                 "nvidia-smi",
-                {"-L": listed, query: remapped, "--query-gpu=driver_version": driver, "nvlink": links},
+                {"-L": listed, query: remapped, ecc: retired, "--query-gpu=driver_version": driver, "nvlink": links},
                 code,
             )
 
@@ -100,10 +103,39 @@ def test_memory_that_is_sound_or_does_not_tell_is_no_reason_to_stay_out(gpus, tm
     assert health.check(tmp_path, 2).startswith("2 GPUs, ")
 
 
+@pytest.mark.parametrize(
+    ("pages", "said"), [("Yes, 0", "pages that wait to be retired"), ("No, 2", "had 2 ECC errors that could not be")]
+)
+def test_a_gpu_that_remaps_no_rows_is_judged_by_its_pages(gpus, tmp_path, pages, said):
+    """T4 and V100 retire pages instead, and say nothing of rows."""
+    gpus(1, rows="[N/A], [N/A]", pages=pages)
+    with pytest.raises(health.Unfit, match=f"the memory of GPU 00000000:00:1C.0 has {said}"):
+        health.check(tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("pages", "said"), [("No, 0", "ECC,"), ("[N/A], 3", "ECC,"), ("[N/A], [N/A]", "no ECC told,"), ("", "no ECC told,")]
+)
+def test_errors_that_a_gpu_has_mended_itself_are_no_reason_to_stay_out(gpus, tmp_path, pages, said):
+    """One that remaps rows has done so since, or waits for it, which its rows tell."""
+    gpus(1, pages=pages)
+    assert health.check(tmp_path, 1).startswith(f"1 GPUs, {said}")
+
+
+def test_where_no_tool_shows_the_kernels_log_its_device_does(gpus, tmp_path):
+    gpus(1)
+    assert "their errors unknown (neither dmesg nor" in health.check(tmp_path, 1)
+    (tmp_path / "kmsg").write_text("6,1201,61100000,-;" + XID.format(79).partition("] ")[2])
+    with pytest.raises(health.Unfit, match="GPU 0000:c6:00 has reported Xid 79"):
+        health.check(tmp_path, 1)
+    (tmp_path / "kmsg").write_text("6,1201,61100000,-;some other words\n")
+    assert "unknown" not in health.check(tmp_path, 1)
+
+
 XID = "[  61.1] NVRM: Xid (PCI:0000:c6:00): {}, pid=1101, name=python, some words\n"
 
 
-@pytest.mark.parametrize("number", [48, 64, 79, 95])
+@pytest.mark.parametrize("number", [48, 62, 64, 74, 79, 95, 119, 120, 140])
 def test_a_gpu_that_has_failed_since_the_boot_does_not_join(gpus, tools, tmp_path, number):
     """The agent starts again on the node whose GPU has just failed, and would take the gang down time and again."""
     gpus(2)
@@ -137,7 +169,7 @@ def test_shared_memory_too_small_for_nccl_keeps_a_node_of_several_gpus_out(gpus,
 def test_nvswitch_that_is_set_up_is_told(gpus, manager, tmp_path):
     gpus(8)
     manager()
-    assert health.check(tmp_path, 8, nvswitch=True).startswith("8 GPUs, 2 NVLinks, ")
+    assert ", 2 NVLinks, " in health.check(tmp_path, 8, nvswitch=True)
 
 
 @pytest.mark.parametrize(

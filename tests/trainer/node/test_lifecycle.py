@@ -1,12 +1,14 @@
 """What a node notices of its own end, and what it tells its group."""
 
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from trainer.node import lifecycle
 from trainer.node.lifecycle import Lifecycle
+from trainer.node.peers import GRACE_S
 
 
 class Metadata:
@@ -55,6 +57,33 @@ def test_what_takes_a_node_away_is_said_in_words(node):
     assert node.notice() == "its group ends this node"
     node.metadata.when = "2026-01-01T00:02:00Z"
     assert node.notice() == "the cloud takes this node away at 2026-01-01T00:02:00Z"
+
+
+@pytest.mark.parametrize(
+    ("when", "seconds"),
+    [
+        ("2026-01-01T00:02:00Z", 110),
+        ("2026-01-01T00:01:55Z", 105),
+        ("2026-01-01T00:05:00Z", 290),
+        ("2026-01-01T00:00:05Z", lifecycle.LAST_S),
+        ("2026-01-01T09:00:00Z", GRACE_S),
+        ("2025-12-31T00:00:00Z", GRACE_S),
+        ("2026-01-01T00:02:00", GRACE_S),
+        ("soon", GRACE_S),
+    ],
+)
+def test_workers_are_given_the_time_that_a_notice_leaves(when, seconds):
+    """Alibaba Cloud's is three minutes longer than AWS's, which large checkpoints may need; a wrong clock's is none."""
+    assert lifecycle.left(when, datetime(2026, 1, 1, tzinfo=UTC)) == seconds
+
+
+def test_a_node_has_its_groups_time_until_the_cloud_gives_it_another(node):
+    node.metadata.ends = True
+    node.notice()
+    assert node.grace_s == GRACE_S
+    node.metadata.when = (datetime.now(UTC) + timedelta(seconds=300)).isoformat()
+    node.notice()
+    assert GRACE_S < node.grace_s <= 290
 
 
 def test_advice_alone_stops_no_work_and_is_said_once(node, capsys):

@@ -1,6 +1,7 @@
 """Heartbeats as one node sees them: whom it takes for alive, and what it never holds against anyone."""
 
 import json
+import os
 
 import pytest
 
@@ -316,6 +317,42 @@ def test_a_wait_for_nodes_ends_when_another_leads(world):
     world.pass_time(DEAD_AFTER_S + 2, b)
     assert b.view().leads
     assert b.view().short_s == 0
+
+
+def written(store, key, at):
+    os.utime(store.root / key, (at, at))
+
+
+def test_how_long_a_run_takes_is_told_by_the_stores_clock_whoever_leads(world):
+    """Nodes' clocks differ, and each comes and goes: a run of days would have the time of its youngest leader."""
+    a, b = world.node("a"), world.node("b")
+    world.pass_time(2, a, b)
+    assert a.view().ran_s == 0
+    a.form(Form(decide(a.view()).members, "first", graceful=False), 1, 0)
+    world.pass_time(1, a, b)
+    began = (a.store.root / layout.beat("a")).stat().st_mtime - 5 * 3600
+    written(a.store, layout.generation(1), began)
+    a.form(Form(a.generation.members, "again", graceful=False), 2, 0)
+    late = world.node("c")
+    world.pass_time(1, a, b, late)
+    for node in (a, b, late):
+        assert 5 * 3600 <= node.view().ran_s < 5 * 3600 + 60
+    a.store.put(layout.pardon(1), b"{}")
+    world.pass_time(1, a)
+    assert a.view().ran_s < 60, "another try has all its time"
+
+
+def test_a_run_whose_time_is_up_is_ended_by_its_leader(world):
+    a = world.node("a")
+    a.most_s = 3600.0
+    world.bucket.put(layout.FLEET, json.dumps({"min": 1, "desired": 1, "max": 1}).encode())
+    world.pass_time(2, a)
+    a.form(Form(decide(a.view()).members, "first", graceful=False), 1, 0)
+    world.pass_time(1, a)
+    assert not isinstance(decide(a.view()), End)
+    written(a.store, layout.generation(1), (a.store.root / layout.beat("a")).stat().st_mtime - 3601)
+    world.pass_time(1, a)
+    assert decide(a.view()) == End(succeeded=False, reason="it has run for 1 hours, the most by job.hours")
 
 
 def test_nobody_waits_for_nodes_while_a_generation_trains(world):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from trainer.node.postmortem import ABORTED, LONGEST_REASON, RAISED, TAIL, account, lost_peer, tail
+from trainer.node.postmortem import ABORTED, LONGEST_REASON, RAISED, TAIL, account, lost_peer, of_the_machine, tail
 
 FRAMES = 'Traceback (most recent call last):\n  File "job.py", line 9, in <module>\n    all_reduce(t)\n    ^^^^^^^^^^\n'
 
@@ -102,3 +102,56 @@ def test_the_same_error_of_two_ranks_reads_the_same(tmp_path):
     log = tmp_path / "log"
     log.write_text("".join(f"[rank3]: {line}\n" for line in f"{FRAMES}ValueError: boom".split("\n")))
     assert account(1, tmp_path / "none", log) == ("exited with 1: ValueError: boom", "ValueError: boom")
+
+
+MPIRUN = """
+--------------------------------------------------------------------------
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-vm-20101@1,1]
+   Exit code:    1
+--------------------------------------------------------------------------
+"""
+
+
+def test_the_cause_is_the_first_exception_of_a_log_of_many_ranks(tmp_path):
+    """Others raise that it is gone, and what started them says that they ended."""
+    log = tmp_path / "log"
+    log.write_text(f"{FRAMES}ValueError: boom\n{FRAMES}{GLOO}\n{MPIRUN}")
+    assert account(1, tmp_path / "none", log, mixed=True) == ("exited with 1: ValueError: boom", "ValueError: boom")
+    log.write_text(MPIRUN)
+    assert account(3, tmp_path / "none", log, mixed=True) == ("exited with 3: Exit code:    1", "")
+
+
+ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "log"),
+    [
+        (RAISED, f"exited with 1: {ECC}", ""),
+        (RAISED, "exited with 1: half of it", f"{FRAMES}{ECC}\nCUDA kernel errors might be asynchronously reported"),
+        (-signal.SIGABRT, "was killed by SIGABRT", f"terminate called after throwing an instance\n  what():  {ECC}"),
+        (RAISED, "", f"{FRAMES}RuntimeError: CUDA error: system not yet initialized"),
+        (RAISED, "", f"{FRAMES}OSError: [Errno 5] Input/output error: '/mnt/scratch/x'"),
+    ],
+)
+def test_what_no_code_brings_about_is_the_machines(code, reason, log):
+    assert of_the_machine(code, reason, log)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "log"),
+    [
+        (RAISED, "exited with 1: CUDA error: device-side assert triggered", ""),
+        (RAISED, "exited with 1: torch.OutOfMemoryError: CUDA out of memory", ""),
+        (RAISED, "exited with 1: CUDA error: an illegal memory access was encountered", ""),
+        (RAISED, "exited with 1: ValueError: boom", f"warning: {ECC}, tried again\n{FRAMES}ValueError: boom"),
+        (-signal.SIGKILL, "was killed by SIGKILL", f"warning: {ECC}"),
+        (None, "", ""),
+    ],
+)
+def test_what_a_program_may_do_itself_is_not(code, reason, log):
+    """Else a job that fails on any node has one after another replaced."""
+    assert not of_the_machine(code, reason, log)

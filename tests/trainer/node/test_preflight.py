@@ -63,6 +63,41 @@ def test_a_clock_that_is_off_is_told(machine, tools, said):
         preflight.system(0, "tcp")
 
 
+class Chrony:
+    """A clock that is so far off, and that can be set or not."""
+
+    def __init__(self, off, settable):
+        self.off, self.settable, self.set = off, settable, 0
+
+    def run(self, name, *arguments):
+        if name != "chronyc" or self.off is None:
+            raise ToolFailed(f"the image has no {name}")
+        if arguments == ("makestep",):
+            self.set += 1
+            if not self.settable:
+                raise ToolFailed("501 Not authorised")
+            self.off = 0.0
+        return TRACKING.format(self.off, "Normal")
+
+
+@pytest.mark.parametrize(
+    ("off", "settable", "tries"), [(None, True, 0), (3.5, True, 0), (-preflight.FAR_OFF_S, True, 0), (-400.0, True, 1)]
+)
+def test_a_clock_that_is_minutes_off_is_set(monkeypatch, off, settable, tries):
+    chrony = Chrony(off, settable)
+    monkeypatch.setattr(preflight.Tools, "run", chrony.run)
+    preflight.set_clock()
+    assert chrony.set == tries
+
+
+def test_a_node_whose_clock_stays_minutes_off_does_not_join(monkeypatch):
+    """It would sign its requests with it, and each be refused, in words that tell nothing of clocks."""
+    chrony = Chrony(-400.0, settable=False)
+    monkeypatch.setattr(preflight.Tools, "run", chrony.run)
+    with pytest.raises(Unfit, match="the clock is 400 s off, so that requests are refused"):
+        preflight.set_clock()
+
+
 def test_limits_that_end_a_job_later_are_told_before_it(machine):
     """awsome-distributed-ai#647: EFA fails with `Cannot allocate memory` where locked memory has a limit."""
     machine(files=1024, locked=64 << 20)
@@ -82,7 +117,7 @@ def test_room_for_three_checkpoints_is_asked_for_by_the_models_size():
     assert 3 * 18.0e9 < xl < 3 * 20.0e9
     assert preflight.room({"model": {"layers": 4, "width": 128}}) < 1 << 30, "what health asks for anyway"
     assert preflight.room({"command": ["python"], "dataset": ""}) == 0
-    assert preflight.room({"model": {"layers": 48, "width": 1600}, "sharding": "fsdp"}) == 0
+    assert preflight.room({"model": {"layers": 48, "width": 1600}, "sharding": "fsdp"}) == xl, "rank 0 writes all of it"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from trainer.node.peers import (
     DRAINED,
     DRAINING,
     FAILED,
+    GRACE_S,
     QUARANTINED,
     STOPPED,
     Card,
@@ -21,6 +22,7 @@ from trainer.node.rules import (
     BLAME_LIMIT,
     FRUITLESS_LIMIT,
     JOIN_SETTLE_S,
+    JOINING_S,
     LOSSES_LIMIT,
     QUORUM_LIMIT_S,
     QUORUM_WAIT_S,
@@ -221,6 +223,27 @@ class TestNext:
         decision = decide(told)
         assert (formed(decision), decision.graceful, decision.tally.fruitless) == ("a", True, 0)
 
+    def test_a_failure_in_a_drain_counts_for_nothing_and_blames_nobody(self):
+        """As of a program that ends by an exception when it is asked to leave: three drains would end its run."""
+        tally = Tally(fruitless=2, error="KeyboardInterrupt", blamed={"b": 1})
+        asked = card("b", state=DRAINING, ended=Ended(4, FAILED, "rank 1 exited with 1", "KeyboardInterrupt"))
+        for peer in (card("a", ended=Ended(4, STOPPED)), card("a", ended=Ended(4, FAILED, "no"))):
+            decision = decide(view(current=generation("ab", tally=tally), a=peer, b=asked))
+            assert (formed(decision), decision.graceful, decision.tally) == ("a", True, tally)
+            assert "b: rank 1 exited with 1" in decision.why
+
+    def test_a_failure_in_a_drain_is_acted_on_once_all_have_ended(self):
+        asked = card("b", state=DRAINING, ended=Ended(4, FAILED, "no"))
+        assert decide(view(b=asked)) == Wait("waiting for the workers of a to end")
+
+    def test_workers_are_given_the_time_that_there_is(self):
+        """Of who goes first, where several go; all that a large model takes, where none does."""
+        assert decide(view("abc", joined=JOIN_SETTLE_S)).grace_s == JOINING_S > GRACE_S
+        going = {"b": card("b", state=DRAINING, grace_s=290.0), "c": card("c", state=DRAINING, grace_s=100.0)}
+        assert decide(view("abc", current="abc", **going)).grace_s == 100
+        del going["c"]
+        assert decide(view("abc", current="abc", **going)).grace_s == 290
+
     def test_leaving_unasked_time_and_again_ends_the_run(self):
         """A program that always exits with 75 would else be started once a second, for ever."""
         current, counts = generation("ab"), []
@@ -271,6 +294,18 @@ class TestNext:
 
 class TestEnd:
     """How a run ends."""
+
+    def test_a_run_that_takes_longer_than_it_may_ends_whatever_it_does(self):
+        """A program without a pulse that waits for itself would be paid for, for ever."""
+        for seen in (view(), view(b=ended("b", FAILED)), view("ab", alive="a", least=2), view("abc", joined=9.0)):
+            late = replace(seen, most_s=7200.0)
+            assert not isinstance(decide(replace(late, ran_s=7199.0)), End)
+            assert decide(replace(late, ran_s=7200.0)) == End(
+                succeeded=False, reason="it has run for 2 hours, the most by job.hours"
+            )
+        done = view(a=ended("a", DONE), b=ended("b", DONE))
+        assert decide(replace(done, most_s=7200.0, ran_s=9999.0)).succeeded, "it is done, if late"
+        assert decide(replace(view(), ran_s=1e9)) == Wait(), "without a limit there is none"
 
     def test_all_done_is_success(self):
         assert decide(view(a=ended("a", DONE), b=ended("b", DONE))) == End(
@@ -365,8 +400,39 @@ class TestQuarantine:
         assert formed(decide(view("abc", "b", current=generation("b", tally=tally), joined=9.0))) == "bc"
         assert decide(view("abc", "a", current=generation("b", tally=tally), joined=9.0)) == Wait()
 
-    def test_it_is_kept_where_too_few_would_be_left(self):
-        assert formed(self.blamed(BLAME_LIMIT - 1, least=2)) == "ab"
+    def test_one_that_is_needed_leaves_as_well_and_the_others_wait_for_its_replacement(self):
+        """Kept, it would end the run; its group replaces it, once it knows that it is out."""
+        decision = self.blamed(BLAME_LIMIT - 1, least=2)
+        assert (formed(decision), decision.graceful, set(decision.tally.quarantined)) == ("", False, {"b"})
+        out = generation("", tally=decision.tally)
+        waiting = view("ab", current=out, least=2)
+        assert decide(waiting) == Wait("1 nodes are ready, 2 are needed (nodes were waited for)")
+        assert isinstance(decide(replace(waiting, short_s=QUORUM_LIMIT_S)), End)
+        again = decide(view("abc", current=out, least=2))
+        assert (formed(again), again.tally.quarantined.keys()) == ("ac", {"b"})
+
+    def test_what_its_own_code_raises_each_time_ends_the_run_without_a_wait_for_nodes(self):
+        tally = Tally(fruitless=1, error="ValueError: boom", blamed={"b": 1})
+        failed = {"a": ended("a", STOPPED), "b": raised("b")}
+        decision = decide(view(least=2, current=generation("ab", tally=tally), **failed))
+        assert decision.reason.startswith("a second try raised the same error: b")
+        assert formed(decide(view(least=1, current=generation("ab", tally=tally), **failed))) == "a"
+
+    def test_several_that_are_needed_and_fail_together_are_kept(self):
+        """Half a fleet that fails is the job's doing as likely as not."""
+        tally = Tally(blamed={"b": 1, "c": 1})
+        failed = {"a": ended("a", STOPPED), "b": ended("b", FAILED, "killed"), "c": ended("c", FAILED, "killed")}
+        assert formed(decide(view("abc", least=2, current=generation("abc", tally=tally), **failed))) == "ac"
+
+    def test_a_leader_that_is_out_leaves_it_to_the_next_to_form_a_generation(self):
+        """The workers meet at a port that was free where its leader looked: on its own node."""
+        tally = Tally(blamed={"a": BLAME_LIMIT - 1})
+        failed = {"a": ended("a", FAILED, "killed"), "b": ended("b", STOPPED)}
+        decision = decide(view(current=generation("ab", tally=tally), **failed))
+        assert (formed(decision), set(decision.tally.quarantined)) == ("", {"a"})
+        out = generation("", tally=decision.tally)
+        assert decide(view(me="a", current=out, **failed)) == Wait()
+        assert formed(decide(view(me="b", current=out, **failed))) == "b"
 
     def test_nodes_that_fail_in_turn_are_not_the_cause(self):
         failed = {"a": ended("a", FAILED), "b": ended("b", STOPPED)}
@@ -391,6 +457,59 @@ class TestQuarantine:
         assert decision == End(
             succeeded=False, reason="3 generations in a row ended without a new checkpoint; last: c: killed"
         )
+
+
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+def broken(node, error=ECC):
+    return card(node, ended=Ended(4, FAILED, f"rank 1 exited with 1: {error}", error, machine=True))
+
+
+class TestMachines:
+    """A node whose machine fails, which it says itself: one node's fault, whoever else is there."""
+
+    def test_the_only_node_is_replaced_though_it_raises_the_same_error_twice(self):
+        first = decide(view("a", current="a", a=broken("a")))
+        assert (formed(first), first.tally.fruitless, first.tally.losses) == ("a", 0, 1)
+        second = decide(view("a", current=generation("a", tally=first.tally), a=broken("a")))
+        assert (formed(second), set(second.tally.quarantined)) == ("", {"a"})
+        left_out = view("ab", me="b", current=generation("", tally=second.tally), a=broken("a"))
+        assert formed(decide(left_out)) == "b"
+
+    def test_where_checkpoints_come_it_is_given_one_try_more(self):
+        tally = Tally(losses=1, blamed={"a": 1})
+        assert formed(decide(view("a", current=generation("a", tally=tally), step=101, a=broken("a")))) == "a"
+
+    def test_what_its_peers_say_is_noise(self):
+        """Each of their errors comes of the same cause, and the same one twice would end the run."""
+        tally = Tally(fruitless=1, error="ValueError: boom", blamed={"b": 1})
+        decision = decide(view(least=2, current=generation("ab", tally=tally), a=raised("a"), b=broken("b")))
+        assert (formed(decision), set(decision.tally.quarantined)) == ("", {"b"})
+        assert "boom" not in decision.why
+
+    def test_several_bad_nodes_one_after_another_do_not_end_a_run(self):
+        """They were not the job's doing: three failures of its own would."""
+        current, nodes = generation("AB"), "AB"
+        for bad, fresh in ("BC", "CD", "DE"):
+            for _ in range(2):
+                failed = {"A": ended("A", STOPPED), bad: broken(bad)}
+                decision = decide(view(nodes, "A", least=2, current=current, **failed))
+                assert isinstance(decision, Form)
+                current = generation(nodes, tally=decision.tally)
+            assert formed(decision) == ""
+            nodes = f"A{fresh}"
+            current = generation(nodes, tally=decision.tally)
+
+    def test_faults_without_a_new_checkpoint_come_to_an_end_all_the_same(self):
+        tally = Tally(losses=LOSSES_LIMIT - 1)
+        decision = decide(view("a", current=generation("a", tally=tally), a=broken("a")))
+        assert decision.reason.startswith("20 times a node was lost")
+
+    def test_what_befalls_all_nodes_at_once_is_none_of_theirs(self):
+        """As where a file system fails that they share: to replace them all would be no help."""
+        decision = decide(view(current=generation("ab", tally=Tally(blamed={"a": 9})), a=broken("a"), b=broken("b")))
+        assert (formed(decision), decision.tally.fruitless, decision.tally.blamed) == ("ab", 1, {})
 
 
 class TestLosses:

@@ -105,6 +105,25 @@ def fast(monkeypatch):
     monkeypatch.setattr(shipping, "SHORTEST_S", 0.02)
 
 
+def test_a_worker_that_prints_without_end_cannot_fill_the_disk(tmp_path, monkeypatch):
+    """What is far back goes, shipped or not; the end stays, which tells how a worker ended, and where it is."""
+    monkeypatch.setattr(shipping, "KEPT_BYTES", 1 << 20)
+    path, store = tmp_path / "log", FileStore(tmp_path / "store")
+    shipper = Shipper(store)
+    shipper.add(path, key)
+    path.write_bytes(b"begin\n" + b"x" * (2 << 20) + b"\nthe end\n")
+    size = path.stat().st_size
+    shipper._look()
+    assert path.stat().st_size == size
+    assert path.stat().st_blocks * 512 < size - (1 << 19)
+    assert path.read_bytes().endswith(b"x\nthe end\n")
+    assert b"".join(shipped(store)) == path.read_bytes()[-(1 << 20) :], "the hole is no part of a log"
+    with path.open("ab") as worker:  # it goes on writing where it was
+        worker.write(b"more\n")
+    shipper._look()
+    assert b"".join(shipped(store)).endswith(b"the end\nmore\n")
+
+
 def test_a_shipper_ships_what_is_added_while_it_runs_and_the_rest_when_it_closes(tmp_path, fast):
     store = Shaky(tmp_path / "store")
     shipper = Shipper(store)

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from trainer import exits
-from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended
+from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Tally
 from trainer.node.steps import StepFailed
 from trainer.node.workers import Workers, environment, log_path, metrics_path, trainer_command
 
@@ -54,6 +55,7 @@ def test_a_worker_finds_what_torchrun_gives(make_job, make_generation, place, ex
         "TRAINWRIGHT_PROGRESS": str(job.scratch / "progress"),
         "TRAINWRIGHT_METRICS": str(metrics_path(job.logs, 1)),
         "TRAINWRIGHT_ERROR": str(job.logs / f"000001-rank{expected['RANK']}.error.json"),
+        "TRAINWRIGHT_GRACE": str(job.logs / "000001-grace"),
         "TRAINWRIGHT_PULSE": str(job.logs / f"000001-rank{expected['RANK']}.pulse"),
     }
 
@@ -200,6 +202,89 @@ def test_a_rank_that_hangs_is_named_with_its_place_and_ended(make_job, make_gene
         assert ("Current thread" in log_path(job.logs, 1, 1).read_text()) == ("faulthandler" in setup)
     finally:
         workers.stop()
+
+
+WAITS = """
+    import faulthandler, os, signal, sys, time
+    from pathlib import Path
+    sys.path.insert(0, ROOT)
+    from trainer.pulse import WITH_PEERS, Pulse
+    faulthandler.register(signal.SIGUSR1)
+    what = {"0": f"step 7, {WITH_PEERS}"}.get(os.environ["RANK"], "OTHER")
+    Pulse(Path(os.environ["TRAINWRIGHT_PULSE"])).promise(what, 3600)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def waiting(make_job, make_generation, wait_for):
+    """Two workers, of which the first waits for its peers and the other is at something else."""
+    started = []
+
+    def start(other):
+        job = make_job(WAITS.replace("OTHER", other).replace("ROOT", repr(str(ROOT))))
+        workers = Workers.start(job, make_generation(2), 0)
+        started.append(workers)
+        for rank in (0, 1):
+            wait_for("a worker", lambda rank=rank: "ready" in log_path(job.logs, 1, rank).read_text())
+        assert workers.hung() == {}
+        return workers
+
+    yield start
+    for workers in started:
+        workers.stop()
+
+
+@pytest.mark.parametrize("ranks", [None, [0, 1]])
+def test_of_ranks_that_hold_each_other_up_the_one_that_waits_for_none_is_named(waiting, ranks):
+    """Its peers break their promises as well, and would be blamed for it, and their nodes put in quarantine."""
+    workers = waiting("step 7, computing")
+    workers.end_hung("no progress", ranks)
+    told = "no progress: rank 1 hangs in step 7, computing, at job.py:10 in <module>"
+    assert workers.poll() == Ended(1, FAILED, told)
+
+
+def test_ranks_that_all_wait_for_peers_are_ended_and_their_node_is_not_to_blame(waiting):
+    workers = waiting("step 7, with its peers")
+    workers.end_hung("no progress")
+    ended = workers.poll()
+    assert (ended.how, ended.error) == (STOPPED, "")
+    assert ended.reason.startswith("rank 0 waits in step 7, with its peers, at job.py:10 in <module>; rank 1 waits in ")
+
+
+def test_a_rank_that_is_stopped_while_it_waits_for_peers_is_the_one_that_hangs(waiting, monkeypatch, wait_for):
+    """Its words say no more than its peers' do."""
+    monkeypatch.setattr("trainer.pulse.STOPPED_S", 0.1)
+    workers = waiting("step 7, with its peers")
+    workers.processes[1].send_signal(signal.SIGSTOP)
+    hung = wait_for("the broken promise", workers.hung)
+    assert hung == {1: "step 7, with its peers"}
+    workers.end_hung("no progress", hung)
+    told = "no progress: rank 1 hangs in step 7, with its peers, and shows no stack"
+    assert workers.poll() == Ended(1, FAILED, told)
+
+
+def test_what_follows_a_failure_without_a_checkpoint_is_given_longer(make_job, make_generation, wait_for):
+    """What takes long for an honest reason does so again: three times, and the run would have failed."""
+    tried = replace(make_generation(1), tally=Tally(fruitless=1))
+    job = make_job("""
+        import os, time
+        open(os.environ["TRAINWRIGHT_PULSE"], "w").write("0.1 work")
+        print("ready", flush=True)
+        time.sleep(60)
+    """)
+    second, first = (Workers.start(job, generation, 0) for generation in (replace(tried, number=2), make_generation(1)))
+    try:
+        for workers in (second, first):
+            log = log_path(job.logs, workers.generation.number, 0)
+            wait_for("the worker", lambda log=log: "ready" in log.read_text())
+            assert workers.hung() == {}
+        assert wait_for("the broken promise", first.hung) == {0: "work"}
+        assert second.hung() == {}
+    finally:
+        for workers in (first, second):
+            workers.stop()
 
 
 def test_workers_whose_peers_are_gone_are_all_given_time_to_end(run, make_job, make_generation, wait_for):
@@ -451,3 +536,20 @@ def test_only_pulses_of_all_that_run_tell_when_one_hangs(make_job, make_generati
             assert workers.promising is promising
         finally:
             workers.stop()
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_the_bundled_trainer_that_never_begins_hangs_and_another_program_may_take_its_time(
+    make_job, make_generation, monkeypatch, bundled
+):
+    """No word from it at all: an agent that waited for the first would wait, and be paid for, for ever."""
+    monkeypatch.setattr("trainer.node.workers.FIRST_S", 0.0)
+    job = make_job("import time; time.sleep(60)")
+    silent = SimpleNamespace(take=lambda *_: subprocess.Popen(["sleep", "60"], process_group=0))
+    if bundled:
+        job = replace(job, command=trainer_command())
+    workers = Workers.start(job, make_generation(1), 0, silent if bundled else None)
+    try:
+        assert workers.hung() == ({0: "its start"} if bundled else {})
+    finally:
+        workers.stop()

@@ -66,9 +66,13 @@ class Ranks:
         job: dict[str, Any],
         folder: Path,
         per_rank: dict[int, dict[str, Any]] | None = None,
+        per_node: int = 1,
         **values: Any,
     ) -> list[dict[str, Any]]:
-        """The answers of ranks 0 to `world` - 1; `values` are the task's, `per_rank` those of single ranks."""
+        """The answers of ranks 0 to `world` - 1; `values` are the task's, `per_rank` those of single ranks.
+
+        So many ranks `per_node` share a scratch.
+        """
         port = free_port()
         for rank, process in enumerate(self.processes[:world]):
             setting = {
@@ -79,7 +83,7 @@ class Ranks:
                 "local_rank": rank,
                 "data": str(self.data),
                 "store": str(folder / "store"),
-                "scratch": str(folder / f"scratch-{rank}"),
+                "scratch": str(folder / f"scratch-{rank // per_node}"),
                 "metrics": str(folder / "metrics.jsonl"),
             }
             told = (

@@ -8,10 +8,13 @@ import json
 import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,37 +25,90 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from trainer.pulse import Pulse
 from trainer.store import open_store
-from trainer.train import checkpoint, config, loop
+from trainer.train import checkpoint, config, group, loop, restore
 from trainer.train.feed import Feed
-from trainer.train.group import joined
-from trainer.train.learner import build, copied
+from trainer.train.group import WORK_S, joined
+from trainer.train.learner import Learner, build, copied
+from trainer.train.model import GPT
 from trainer.train.setting import Setting
 from trainer.train.tokens import Tokens
 
 ANSWER = "ANSWER "
 
 
+def find(setting: Setting) -> checkpoint.Found | None:
+    """What rank 0 goes on from."""
+    return checkpoint.find(setting.scratch / "checkpoints", open_store(setting.store), lambda text: None)
+
+
 def train(
-    job: config.Job, setting: Setting, drain_at: int | None, overflows: Sequence[int] = (), **_: Any
+    job: config.Job,
+    setting: Setting,
+    drain_at: int | None,
+    overflows: Sequence[int] = (),
+    late_at: int | None = None,
+    work_s: float = WORK_S,
+    backend: str = "inductor",
+    **_: Any,
 ) -> dict[str, Any]:
     """Run the real loop; this rank is asked to drain in the `drain_at`th step that it takes.
 
-    In those that `overflows` names, the gradient is said not to be finite, though the loss is.
+    In those that `overflows` names, the gradient is said not to be finite, though the loss is. Before it computes the
+    `late_at`th, this rank sleeps for longer than the `work_s` that a collective may take. Blocks are compiled, if they
+    are, by that `backend` of torch.compile, or not in truth.
     """
     steps, compute, computed = count(1), loop.compute, count(1)
 
     def computing(*arguments: Any) -> loop.Computed:
+        number = next(computed)
+        if number == late_at:
+            time.sleep(work_s + 2)
         found = compute(*arguments)
-        return replace(found, norm=math.inf) if next(computed) in overflows else found
+        return replace(found, norm=math.inf) if number in overflows else found
 
-    def find() -> checkpoint.Found | None:
-        return checkpoint.find(setting.scratch / "checkpoints", open_store(setting.store), lambda text: None)
+    def compile_blocks(model: GPT) -> None:
+        for block in model.blocks if backend else ():
+            block.compile(backend=backend)
 
-    loop.compute = computing
+    def building(*arguments: Any) -> Learner:
+        learner = build(*arguments)
+        dist.set_timeout(timedelta(seconds=work_s))  # not before: ranks that are new take their time to connect
+        return learner
+
+    kept = GPT.compile_blocks
+    loop.build, loop.compute, loop.WORK_S, GPT.compile_blocks = building, computing, work_s, compile_blocks
     try:
-        return {"code": loop.train(job, setting, found=find, asked=lambda: next(steps) == drain_at)}
+        return {"code": loop.train(job, setting, found=partial(find, setting), asked=lambda: next(steps) == drain_at)}
     finally:
-        loop.compute = compute
+        loop.build, loop.compute, loop.WORK_S, GPT.compile_blocks = build, compute, WORK_S, kept
+
+
+def restored(job: config.Job, setting: Setting, **_: Any) -> dict[str, Any]:
+    """Restore and build; how many parts this rank wrote, and which files are mapped before and after it is built."""
+    wrote: list[bool] = []
+    pass_on = restore._pass_on
+
+    def passing(file: Any, size: int, among: group.Group) -> None:
+        wrote.append(file is not None and among.rank > 0)
+        pass_on(file, size, among)
+
+    def mapped() -> list[str]:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return sorted({Path(line.split()[5]).name for line in lines if ".pt" in line})
+
+    restore._pass_on = passing
+    try:
+        with joined(setting) as among:
+            tokens = Tokens(setting.data, job.model.context)
+            resumed = restore.restore(partial(find, setting), job, tokens, among, setting.scratch)
+            assert resumed is not None
+            held = mapped()
+            learner = build(job, tokens.vocabulary, among, resumed.state)
+            sums = [float(weight.sum()) for weight in copied(list(learner.model.state_dict().values()))]
+            del resumed
+            return {"wrote": sum(wrote), "passed": len(wrote), "held": held, "kept": mapped(), "sums": sums}
+    finally:
+        restore._pass_on = pass_on
 
 
 def promises(job: config.Job, setting: Setting, **_: Any) -> list[tuple[str, float]]:
@@ -138,7 +194,13 @@ def collectives() -> Iterator[list[str]]:
             setattr(dist, name, function)
 
 
-TASKS: dict[str, Callable[..., Any]] = {"train": train, "promises": promises, "gradients": gradients, "built": built}
+TASKS: dict[str, Callable[..., Any]] = {
+    "train": train,
+    "restored": restored,
+    "promises": promises,
+    "gradients": gradients,
+    "built": built,
+}
 
 
 def main() -> None:

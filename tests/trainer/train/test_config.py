@@ -61,6 +61,7 @@ BAD = [
     {"sharding": "fsdp2"},
     {"activation_checkpointing": 1},
     {"compile": "yes"},
+    {"deterministic": 1},
     {"stepz": 3},
     {"model": {"layers": 0}},
     {"model": {"width": 130}},

@@ -1,11 +1,14 @@
 """What the loop computes: the same as one big batch on one rank, whatever shares it out, cuts it off or goes wrong."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from trainer.train import loop
 
 pytestmark = pytest.mark.torch
 
@@ -140,18 +143,22 @@ def test_loss_falls_on_real_text(ranks, tiny, tmp_path: Path):
         {"precision": "bf16"},
         {"precision": "fp16"},
         {"precision": "fp16", "sharding": "fsdp", "activation_checkpointing": True},
+        # One block and one shape of batches, by the compiler's first half: the other takes a minute of C++.
+        {"compile": True, "batch": 8, "micro_batch": 4, "layers": 1, "backend": "aot_eager"},
+        pytest.param({"compile": True}, marks=pytest.mark.slow),
         pytest.param({"compile": True, "sharding": "fsdp", "activation_checkpointing": True}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_cut_twice_computes_bit_for_bit_what_an_uncut_one_does(ranks, tiny, tmp_path: Path, how: dict[str, Any]):
-    tiny["model"]["dropout"] = 0.1
+    backend = {"backend": how.pop("backend", "inductor")}
+    tiny["model"] |= {"dropout": 0.1, "layers": how.pop("layers", 2)}
     job = tiny | how
-    assert ranks.run("train", 2, job, tmp_path / "uncut", **NEVER) == [{"code": 0}] * 2
+    assert ranks.run("train", 2, job, tmp_path / "uncut", **NEVER, **backend) == [{"code": 0}] * 2
     # Asked on one rank each time, so that the other only follows; the second cut comes one step after the resume.
     for rank, drain_at in ((1, 5), (0, 1)):
         asked = {0: {"drain_at": None}, 1: {"drain_at": None}} | {rank: {"drain_at": drain_at}}
-        assert ranks.run("train", 2, job, tmp_path / "cut", per_rank=asked) == [{"code": 75}] * 2
-    assert ranks.run("train", 2, job, tmp_path / "cut", **NEVER) == [{"code": 0}] * 2
+        assert ranks.run("train", 2, job, tmp_path / "cut", per_rank=asked, **backend) == [{"code": 75}] * 2
+    assert ranks.run("train", 2, job, tmp_path / "cut", **NEVER, **backend) == [{"code": 0}] * 2
     assert [event["step"] for event in events_of(tmp_path / "cut", "drain")] == [5, 6]
     assert [event["step"] for event in events_of(tmp_path / "cut", "resume")] == [5, 6]
     assert losses_of(tmp_path / "cut") == losses_of(tmp_path / "uncut")
@@ -170,10 +177,31 @@ def test_another_world_size_computes_the_same_within_rounding(ranks, tiny, tmp_p
     ranks.run("train", 2, tiny, tmp_path / "uncut", **NEVER)
     for world, drain_at in ((2, 4), (1, 4), (3, None)):
         ranks.run("train", world, tiny, tmp_path / "cut", drain_at=drain_at)
-    assert [event["world"] for event in events_of(tmp_path / "cut", "resume")] == [1, 3]
+    assert [(event["world_before"], event["world"]) for event in events_of(tmp_path / "cut", "resume")] == [
+        (2, 1),
+        (1, 3),
+    ]
     assert losses_of(tmp_path / "cut") == pytest.approx(losses_of(tmp_path / "uncut"), abs=1e-5)
     cut, uncut = weights_of(tmp_path / "cut", 12)["model"], weights_of(tmp_path / "uncut", 12)["model"]
     assert all(torch.allclose(cut[name], uncut[name], rtol=0, atol=1e-4) for name in uncut)
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
+def test_ranks_wait_for_one_that_compiles_for_longer_than_a_collective_may_take(ranks, tiny, tmp_path: Path, sharding):
+    """A node that is new compiles what its peers' caches hold: each generation with it would end in its first step."""
+    tiny["model"]["layers"] = 1
+    job = tiny | {"steps": 2, "sharding": sharding, "compile": True}
+    slow = {"work_s": 4, "backend": "", **NEVER}
+    assert ranks.run("train", 2, job, tmp_path, per_rank={1: {"late_at": 1}}, **slow) == [{"code": 0}] * 2
+
+
+@pytest.mark.parametrize(("compiles", "late_at"), [(True, 2), (False, 1)])
+def test_but_not_once_it_has_compiled_nor_where_nothing_is_compiled(ranks, tiny, tmp_path: Path, compiles, late_at):
+    tiny["model"]["layers"] = 1
+    slow = {"work_s": 1, "backend": "", **NEVER}
+    job = tiny | {"steps": 3, "compile": compiles}
+    first, _ = ranks.run("train", 2, job, tmp_path, per_rank={1: {"late_at": late_at}}, **slow)
+    assert "Timed out waiting" in first["error"]
 
 
 def test_a_sharded_run_goes_on_with_any_number_of_ranks_and_unsharded(ranks, tiny, tmp_path: Path):
@@ -229,3 +257,21 @@ def test_a_store_that_fails_is_recorded_while_training_goes_on_and_fails_the_end
     assert (tmp_path / "scratch-0" / "checkpoints" / "step-000000012").is_dir()
     (tmp_path / "store" / "checkpoints").unlink()
     assert ranks.run("train", 2, tiny, tmp_path, **NEVER) == [{"code": 0}] * 2
+
+
+def test_a_drain_whose_checkpoint_the_store_doesnt_take_is_no_failure(ranks, tiny, tmp_path: Path):
+    """Nodes would be blamed, and a few changes of the fleet in a row would end the run."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "checkpoints").write_text("in the way")
+    assert ranks.run("train", 2, tiny, tmp_path, drain_at=2) == [{"code": 75}] * 2
+    assert [event["step"] for event in events_of(tmp_path, "checkpoint-failed")] == [2]
+
+
+# --- As a text
+
+
+def test_the_loop_reads_in_one_sitting_and_knows_no_cloud():
+    lines = Path(loop.__file__).read_text().splitlines()
+    assert len(lines) < 300
+    clouds = r"\b(aws|amazon|ec2|s3|boto3?|imds|efa|alibaba|alicloud|aliyun|ecs|oss|erdma|lustre|nas)\b"
+    assert [line for line in lines if re.search(clouds, line, re.IGNORECASE)] == []

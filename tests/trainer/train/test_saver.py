@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import os
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from trainer import layout
 from trainer.node.preflight import COPIES
 from trainer.store import FileStore, Unavailable
 from trainer.train import checkpoint
@@ -21,10 +23,9 @@ from trainer.train.saver import Saver, _write_state
 pytestmark = pytest.mark.torch
 
 
-def manifest(step: int) -> Manifest:
-    return Manifest(
-        step=step, position=step, samples=9, vocabulary=257, world=1, generation=1, torch="2", job={"name": "a"}
-    )
+def manifest(step: int, generation: int = 1) -> Manifest:
+    told = {"samples": 9, "vocabulary": 257, "world": 1, "torch": "2", "job": {"name": "a"}}
+    return Manifest(step=step, position=step, generation=generation, **told)
 
 
 @pytest.fixture
@@ -190,3 +191,81 @@ def test_scratch_keeps_two_however_many_the_store_does(tmp_path: Path):
     assert {saved(saver, step) for step in range(1, 6)} == {""}
     assert checkpoint.steps_in(tmp_path / "scratch") == [5, 4]
     assert list(checkpoint.steps_in_store(FileStore(tmp_path / "store"))) == [5, 4, 3, 2, 1]
+
+
+# --- Two generations on one store: rank 0 of the first was frozen, and goes on when the second has begun
+
+
+def formed(store: FileStore, number: int, *, graceful: bool) -> None:
+    store.put(layout.generation(number), json.dumps({"number": number, "graceful": graceful}).encode())
+
+
+class Frozen:
+    """A generation's saver whose first upload waits until it is told to go on."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.saver = Saver(root / "frozen", str(root / "store"), Retention(2))
+        self._stopped, self._goes_on, original = threading.Event(), threading.Event(), FileStore.upload
+
+        def upload(store: FileStore, path: Path, key: str) -> None:
+            if (root / "frozen") in path.parents and not self._stopped.is_set():
+                self._stopped.set()
+                assert self._goes_on.wait(20)
+            original(store, path, key)
+
+        monkeypatch.setattr(FileStore, "upload", upload)
+
+    def save(self, step: int) -> None:
+        self.saver.save(manifest(step, 1), {name: {"of": "old"} for name in ("model.pt", "optimizer.pt")})
+        assert self._stopped.wait(20)
+
+    def go_on(self) -> str:
+        self._goes_on.set()
+        assert self.saver.wait(20)
+        return "".join(outcome.error for outcome in self.saver.outcomes())
+
+
+@pytest.fixture
+def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Frozen:
+    return Frozen(tmp_path, monkeypatch)
+
+
+def test_a_rank_0_that_thaws_changes_no_more_than_the_part_it_was_at(frozen: Frozen, saver: Saver, tmp_path: Path):
+    """The second generation reaches the same step again, perhaps with other bytes: another number of ranks sums so."""
+    store = FileStore(tmp_path / "store")
+    frozen.save(5)
+    formed(store, 2, graceful=False)
+    saver.save(manifest(5, 2), {name: {"of": "new"} for name in ("model.pt", "optimizer.pt")})
+    assert saver.wait(20)
+    assert "generation 1 is over" in frozen.go_on()
+    manifested = Manifest.decode(store.get(layout.checkpoint(5) + "manifest.json"))
+    assert manifested.generation == 2
+    assert torch.load(tmp_path / "store" / layout.checkpoint(5) / "optimizer.pt", weights_only=True) == {"of": "new"}
+
+
+def test_the_save_of_a_drain_goes_on_and_leaves_the_store_to_the_next(frozen: Frozen, tmp_path: Path):
+    """The next generation is formed while the last one's workers save; what it uploads must not be swept away."""
+    store = FileStore(tmp_path / "store")
+    frozen.save(5)
+    formed(store, 2, graceful=True)
+    store.put(layout.checkpoint(3) + "model.pt", b"half of what generation 2 is about")
+    assert frozen.go_on() == ""
+    assert store.exists(layout.checkpoint(5) + "manifest.json")
+    assert store.exists(layout.checkpoint(3) + "model.pt")
+
+
+def test_the_save_of_a_drain_is_over_when_the_next_generation_is(frozen: Frozen, tmp_path: Path):
+    store = FileStore(tmp_path / "store")
+    frozen.save(5)
+    formed(store, 2, graceful=True)
+    formed(store, 3, graceful=False)
+    assert "generation 1 is over" in frozen.go_on()
+    assert not store.exists(layout.checkpoint(5) + "manifest.json")
+
+
+def test_whoever_no_agent_counts_is_held_to_no_generation(saver: Saver, tmp_path: Path):
+    """As under plain torchrun, in a folder that agents used before."""
+    formed(FileStore(tmp_path / "store"), 1, graceful=False)
+    saver.save(manifest(5, 0), {"model.pt": {}})
+    assert saver.wait(20)
+    assert [outcome.error for outcome in saver.outcomes()] == [""]

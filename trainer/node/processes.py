@@ -1,0 +1,67 @@
+"""Processes as Linux shows them in /proc (proc(5)), found by what stands in the environment that they began with."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
+
+_PROC = Path("/proc")
+
+
+def bound() -> Callable[[], None]:
+    """What a child of this process is to call before all else, to end when the *thread* ends that started it."""
+    libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
+
+    def die_with_its_parent() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return die_with_its_parent
+
+
+def having(setting: str) -> set[int]:
+    """The processes that began with this `NAME=value` in their environment, whoever has started them since."""
+    return {int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit() and setting in _environment(entry)}
+
+
+def outermost(pids: Collection[int], names: Collection[str]) -> set[int]:
+    """Those of `pids` that began with any of these variables, and whose parents did not."""
+    found = {pid for pid in pids if any(entry.split("=")[0] in names for entry in _environment(_PROC / str(pid)))}
+    return {pid for pid in found if _parent(pid) not in found}
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, which has not ended to wait for its parent."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def send(pids: Collection[int], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _environment(folder: Path) -> set[str]:
+    """Empty for one that has ended, that isn't ours to see, or that is of the kernel's."""
+    try:
+        return set((folder / "environ").read_bytes().decode(errors="replace").split("\0"))
+    except OSError:
+        return set()
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int((_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
