@@ -38,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Filled(LoadFileScheduling):
     """Files in their order for the workers that wait, and from the end for one more, which computes meanwhile.
 
-    Two that wait leave much of two cores idle; three such tests at once would be late for each other.
+    Two that wait leave much of two cores idle; three such tests at once would be late for each other, so that the third
+    takes of them only when nothing else is left, the shortest first.
     """
 
     def _assign_work_unit(self, node: Any) -> None:

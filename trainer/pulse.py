@@ -24,9 +24,9 @@ LINE = 80
 WITH_PEERS = "with its peers"
 """How the words of a promise end that others may break."""
 
-PATIENCE_S = 10.0
-"""Seconds more for such a promise: an agent finds another rank's broken promise, and its own workers notice, in fewer.
-"""
+PATIENCE_S = 55.0
+"""Seconds more for such a promise: a collective gives up first, by its own limit. Where one rank alone waits for a file
+system that fails over, its peers must be as patient as they are without a pulse."""
 
 STOPPED_S = 4.0
 """Seconds that a process may be stopped (SIGSTOP), whatever it promised: it does nothing until it is continued."""

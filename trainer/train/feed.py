@@ -47,6 +47,13 @@ class Feed:
         """The steps at hand, and where the first of them stands."""
         self._ahead: tuple[int, Future[Tensor]] | None = None
 
+    @property
+    def reading(self) -> bool:
+        """Whether what follows is still being read. A file system that stalls stalls then all of the process: numpy
+        holds Python's lock while it gathers a few samples, and waits for their pages in it.
+        """
+        return self._ahead is not None and not self._ahead[1].done()
+
     def take(self, position: int) -> MicroSteps:
         """The micro-steps of the step whose first sample stands at `position`; what follows is read meanwhile."""
         step, between = divmod(position - self._from, self._job.batch)

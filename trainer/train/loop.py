@@ -126,8 +126,7 @@ class Run:
         """Take one optimizer step; whether any rank was `asked` to drain, on which all ranks agree."""
         began = time.perf_counter()
         self.step += 1
-        # Shared file systems stall for all ranks alike; where one rank alone reads for long, its peers give up.
-        self.pulse.promise(f"step {self.step}, reading data", max(STEP_S, self.within_s))
+        self.promise("reading data", at_least_s=STEP_S)
         micro_steps = self.feed.take(self.position)
         data_s = time.perf_counter() - began
         together = WITH_PEERS if self.group.world > 1 else "computing"
@@ -154,15 +153,16 @@ class Run:
                 f"step {self.step}: the gradient was not finite for {self.skips} steps in a row; lower learning_rate"
             )
         if computed.save and not computed.drain and not self.skips and self.step < self.job.steps:
-            self.pulse.promise(f"step {self.step}, a copy of it", STEP_S)
+            self.promise("a copy of it", at_least_s=STEP_S)
             self.save(self.snapshot())
         self.taken.append(time.perf_counter() - began)
         self.within_s = STEP_S if computed.saving else limit(self.taken)
         return computed.drain
 
-    def promise(self, what: str) -> None:
-        """Say at what of the step this rank is, which it does in the time that the step has."""
-        self.pulse.promise(f"step {self.step}, {what}", self.within_s)
+    def promise(self, what: str, at_least_s: float = 0.0) -> None:
+        """Say at what of the step this rank is, which it does in the time that the step has, or that reading has."""
+        within_s = max(self.within_s, STEP_S if self.feed.reading else at_least_s)
+        self.pulse.promise(f"step {self.step}, {what}", within_s)
 
     def record(self, computed: Computed, rate: float, step_s: float, data_s: float) -> None:
         """Write the step's line of metrics."""

@@ -112,3 +112,34 @@ def test_a_step_anywhere_is_read_from_there_whatever_was_read_ahead(folder):
     for position in (0, 4, 8, 2, 6, 500, 508, 10**9, 0):
         [(rows, _)] = feed.take(position)
         assert rows[:, 0].tolist() == (samples_at(np.arange(position, position + 4), 100, 7) + 1).tolist()
+
+
+def test_a_feed_says_while_it_reads_ahead(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """What a stalled file system then holds up must not count as a hang; see `Run.promise`."""
+    from threading import Event
+
+    import torch
+
+    from trainer.train.config import Job, Model
+    from trainer.train.feed import Feed
+    from trainer.train.group import Group
+    from trainer.train.tokens import Tokens
+
+    stalled, calls, gather = Event(), [], Tokens.gather
+
+    def stalling(self, *arguments):
+        calls.append(arguments)
+        if len(calls) > 1:
+            stalled.wait(30)
+        gather(self, *arguments)
+
+    monkeypatch.setattr(Tokens, "gather", stalling)
+    job = Job(name="j", dataset="d", batch=4, micro_batch=4, model=Model(context=CONTEXT))
+    feed = Feed(Tokens(folder, CONTEXT), job, Group(0, 1, torch.device("cpu"), None))
+    assert not feed.reading
+    feed.take(0)
+    assert feed.reading
+    stalled.set()
+    feed.take(4)
+    feed._ahead[1].result(30)
+    assert not feed.reading

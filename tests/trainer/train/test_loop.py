@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -275,3 +276,13 @@ def test_the_loop_reads_in_one_sitting_and_knows_no_cloud():
     assert len(lines) < 300
     clouds = r"\b(aws|amazon|ec2|s3|boto3?|imds|efa|alibaba|alicloud|aliyun|ecs|oss|erdma|lustre|nas)\b"
     assert [line for line in lines if re.search(clouds, line, re.IGNORECASE)] == []
+
+
+@pytest.mark.parametrize(("reading", "seconds"), [(False, 12.0), (True, loop.STEP_S)])
+def test_a_rank_whose_data_stalls_has_time_whatever_it_is_at(reading: bool, seconds: float):
+    """Its own file system would else get a node the blame, as numpy reads with Python's lock held."""
+    promised = []
+    pulse = SimpleNamespace(promise=lambda what, within_s: promised.append((what, within_s)))
+    run = SimpleNamespace(step=3, within_s=12.0, pulse=pulse, feed=SimpleNamespace(reading=reading))
+    loop.Run.promise(run, "computing")
+    assert promised == [("step 3, computing", seconds)]
