@@ -174,7 +174,7 @@ class Ours:
     def __init__(self, job: Job, data: Path, folder: Path) -> None:
         from trainer.train.__main__ import uncollected
         from trainer.train.group import joined
-        from trainer.train.loop import Run
+        from trainer.train.loop import Run, collected
         from trainer.train.metrics import Metrics
         from trainer.train.setting import from_environment
 
@@ -185,6 +185,7 @@ class Ours:
         group = self.joined.__enter__()
         metrics = Metrics(setting.metrics if group.rank == 0 else None)
         self.run = Run(job, setting, group, metrics, lambda: None)
+        collected()
 
     def __call__(self) -> object:
         return self.run.advance(asked=False)

@@ -309,8 +309,15 @@ def split(cidr: str, zones: tuple[str, ...], cloud: Cloud) -> tuple[Subnet, ...]
     )
 
 
+YOUNGER = {"deterministic": False}
+"""Keys of a job that were added later, and their defaults."""
+
+
 def run_id(job: Mapping[str, Any]) -> str:
-    """A run's id: the job's name and eight hex digits of its content, but for how long it may take."""
-    told = {key: value for key, value in job.items() if key != "hours"}
+    """A run's id: the job's name and eight hex digits of its content, but for how long it may take.
+
+    A key that is younger than runs which go on counts where it isn't at its default: they would else start anew.
+    """
+    told = {key: value for key, value in job.items() if key != "hours" and YOUNGER.get(key, ...) != value}
     content = json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
     return f"{job['name']}-{hashlib.sha256(content).hexdigest()[:8]}"

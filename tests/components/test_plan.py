@@ -78,6 +78,14 @@ def test_a_runs_id_does_not_hang_on_the_order_of_keys():
     assert run_id(job).startswith("a-")
 
 
+def test_a_key_that_is_new_gives_no_run_that_goes_on_another_id():
+    """It would start anew, below another prefix, and what it has trained would be paid for again."""
+    job = {"name": "a", "steps": 1}
+    assert run_id(job) == "a-78e160ac"
+    assert run_id(job | {"deterministic": False, "hours": 2.0}) == run_id(job)
+    assert run_id(job | {"deterministic": True}) != run_id(job)
+
+
 def test_each_gpu_gets_a_worker_and_a_node_without_gets_one(stack):
     assert decide("c1", parse(stack())).workers == 1
     assert decide("c1", parse(stack({"nodes.type": "p4d.24xlarge"}))).workers == 8

@@ -40,9 +40,8 @@ START_S = 600
 
 
 def uncollected() -> None:
-    """Stop Python's collector of cycles: it takes a sixth of the time that torch is imported in, and finds nothing.
-
-    What lives after a first step lives to the end, and the loop makes no cycles worth a pause.
+    """Stop Python's collector of cycles for the start: it takes a sixth of the time that torch is imported in, and
+    finds nothing. `loop.train` sets it going again.
     """
     gc.disable()
 

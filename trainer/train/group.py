@@ -98,9 +98,9 @@ def joined(setting: Setting, *, deterministic: bool = False) -> Iterator[Group]:
 
 def _knock(deadline: float) -> None:
     """Return as soon as rank 0's store takes connections. Whatever is wrong with it, torch says better."""
-    address = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
-    while time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection(address, timeout=1.0):
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    while address and port.isdecimal() and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((address, int(port)), timeout=1.0):
             return
         time.sleep(KNOCK_S)
 

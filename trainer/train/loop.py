@@ -12,6 +12,7 @@ rank draws other masks.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections import deque
@@ -68,6 +69,7 @@ def train(job: Job, setting: Setting, *, found: Callable[[], Found | None], aske
     ):
         Pulse(setting.pulse).promise("its start, from a checkpoint", 2 * FIND_S)
         run = Run(job, setting, group, metrics, found)
+        collected()
         drained = False
         try:
             while run.step < job.steps and not drained:
@@ -264,6 +266,15 @@ class Run:
             raise CheckpointError(problem)
         if done:
             self.metrics.event("done", step=self.step)
+
+
+def collected() -> None:
+    """Set Python's collector of cycles going, but for what lives by now, and lives to the end.
+
+    Activation checkpointing leaves cycles at each step, and older torch a checkpoint at each save (pytorch#149846).
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def last_s(done: bool) -> float:

@@ -56,7 +56,12 @@ def restore(found: Callable[[], Found | None], job: Job, tokens: Tokens, group: 
     def look() -> bytes:
         nonlocal source
         source = found()
-        return f"{_offered(source, scratch).name}\n".encode() + source.manifest.encode() if source else b""
+        if not source:
+            return b""
+        try:
+            return f"{_offered(source, scratch).name}\n".encode() + source.manifest.encode()
+        except OSError as error:
+            raise _of_scratch(source.manifest, scratch, error) from error
 
     told = group.told("restored", look, FIND_S)
     if not told:
@@ -73,8 +78,7 @@ def restore(found: Callable[[], Found | None], job: Job, tokens: Tokens, group: 
         }
         dist.barrier()  # all have mapped it, and what is mapped stays, though its name goes
     except OSError as error:
-        place = error.filename or scratch
-        raise CheckpointError(f"step {manifest.step}: {place}: {error.strerror}; see to the node's scratch") from error
+        raise _of_scratch(manifest, scratch, error) from error
     finally:
         if owner:
             shutil.rmtree(folder, ignore_errors=True)
@@ -91,6 +95,11 @@ def check(manifest: Manifest, job: Job, tokens: Tokens) -> None:
                 f"step {manifest.step}: the run's checkpoint has {name} {held.get(name)}, but the job {wanted[name]}; "
                 "start another run, or bring the old value back"
             )
+
+
+def _of_scratch(manifest: Manifest, scratch: Path, error: OSError) -> CheckpointError:
+    place = error.filename or scratch
+    return CheckpointError(f"step {manifest.step}: {place}: {error.strerror}; see to the node's scratch")
 
 
 def _offered(source: Found, scratch: Path) -> Path:

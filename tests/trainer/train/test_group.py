@@ -79,3 +79,11 @@ def test_a_node_whose_gpus_are_gone_doesnt_train_on_its_cpus(tmp_path):
     setting = from_environment(places, run="r", data=tmp_path, store=str(tmp_path))
     with pytest.raises(InvalidSetting, match=r"GPUS_PER_NODE: 8, but torch finds no GPU"), group.joined(setting):
         pass
+
+
+@pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT"])
+def test_where_no_address_is_given_torch_says_so_at_once(address, meeting, monkeypatch, missing):
+    monkeypatch.delenv(missing)
+    monkeypatch.setattr(group.time, "sleep", lambda _: pytest.fail("it waits"))
+    with pytest.raises(Met):
+        meeting(1)

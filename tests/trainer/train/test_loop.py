@@ -1,7 +1,9 @@
 """What the loop computes: the same as one big batch on one rank, whatever shares it out, cuts it off or goes wrong."""
 
+import gc
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from trainer.train import loop
+from trainer.train.setting import from_environment
 
 pytestmark = pytest.mark.torch
 
@@ -286,3 +289,24 @@ def test_a_rank_whose_data_stalls_has_time_whatever_it_is_at(reading: bool, seco
     run = SimpleNamespace(step=3, within_s=12.0, pulse=pulse, feed=SimpleNamespace(reading=reading))
     loop.Run.promise(run, "computing")
     assert promised == [("step 3, computing", seconds)]
+
+
+def test_the_collector_of_cycles_runs_while_a_run_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """It is stopped while torch is imported. Older torch leaves each checkpoint that it saves in a cycle."""
+    seen = []
+
+    def finish():
+        seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
+
+    idle = SimpleNamespace(promise=lambda *_: None, wait=lambda _: True)
+    run = SimpleNamespace(step=1, pulse=idle, saver=idle, finish=finish)
+    for name, stand_in in (("joined", nullcontext), ("Metrics", nullcontext), ("Run", lambda *_: run)):
+        monkeypatch.setattr(loop, name, lambda *arguments, _made=stand_in, **_: _made(*arguments[:1]))
+    setting = from_environment({}, run="r", data=tmp_path, store=str(tmp_path))
+    gc.disable()
+    try:
+        loop.train(SimpleNamespace(steps=1, deterministic=False), setting, found=lambda: None, asked=lambda: False)
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    assert seen == [(True, True)]

@@ -1,6 +1,8 @@
 """How a checkpoint reaches every rank: over the network once for a node, and into main memory once, as page cache."""
 
+import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,3 +61,17 @@ def test_a_scratch_that_takes_nothing_is_an_error_in_words(ranks, tiny, saved: P
     assert second["error"].startswith(f"CheckpointError: step 3: {saved / 'scratch-1'}")
     assert second["error"].endswith("Not a directory; see to the node's scratch")
     assert left_in(saved) == []
+
+
+def test_so_it_is_on_the_scratch_of_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    from trainer.train import restore
+    from trainer.train.errors import CheckpointError
+
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    monkeypatch.setattr(restore, "mkdtemp", full)
+    found = SimpleNamespace(manifest=SimpleNamespace(step=3, parts=[]), folder=tmp_path)
+    group = SimpleNamespace(told=lambda _word, make, _seconds: make())
+    with pytest.raises(CheckpointError, match=r"step 3: .*: No space left on device; see to the node's scratch"):
+        restore.restore(lambda: found, None, None, group, tmp_path)
