@@ -29,6 +29,7 @@ from trainer import exits
 from trainer.pulse import Pulse
 from trainer.store import StoreError, open_store
 from trainer.train import checkpoint, config
+from trainer.train.alone import alone
 from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found
 from trainer.train.errors import CheckpointError, TrainingError
 from trainer.train.setting import Setting, from_environment
@@ -55,11 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = config.read(options.job)
         setting = from_environment(os.environ, run=job.name, data=options.data, store=options.store)
         Pulse(setting.pulse).promise("its start", START_S)
-        found = _looking_for_checkpoint(setting)
-        # torch takes a second and more to import: bad input is refused, and the store asked, before it is there.
-        from trainer.train.loop import train  # noqa: PLC0415
+        with alone(setting):
+            found = _looking_for_checkpoint(setting)
+            # torch takes a second and more to import: bad input is refused, and the store asked, before it is there.
+            from trainer.train.loop import train  # noqa: PLC0415
 
-        return train(job, setting, found=found, asked=asked)
+            return train(job, setting, found=found, asked=asked)
     except Exception as error:
         _describe(error)
         return exits.PEER_LOST if _is_loss_of_a_peer(error) else FAILED
