@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from cli.words import counted, duration, plain, size
 from trainer import layout
-from trainer.node.peers import Generation
+from trainer.node.peers import Card, Generation
 from trainer.store import Entry, Store
 
 HOUR_S = 3600.0
@@ -53,6 +53,8 @@ class Audit:
     generations: list[dict[str, Any]] = field(default_factory=list)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
     retries: list[dict[str, Any]] = field(default_factory=list)
+    safe: int = 0
+    """The last step that the user's own program has said to be safe; 0 where it said none."""
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     """Those before another try, and then the last, if the run has ended."""
 
@@ -90,6 +92,7 @@ def read(store: Store, run: str) -> Audit:
         generations=[_generation(page) for page in pages(layout.GENERATIONS)],
         checkpoints=[page | {"kept": page.get("step") in kept} for page in pages(layout.SAVES)],
         retries=pages(layout.RETRIES),
+        safe=max((_safe(store, key) for key in entries if key.endswith("/card.json")), default=0),
         outcomes=[_ended(page) for page in (*pages(layout.OUTCOMES), *pages(layout.OUTCOME))],
     )
 
@@ -118,6 +121,8 @@ def show(audit: Audit, console: Console) -> None:
     ]
     for at, text in sorted(told, key=lambda line: line[0]):
         console.print(Text(f"{stamp(at)}  {text}"), soft_wrap=True)
+    if audit.safe:
+        console.print(Text(f"its program has said that step {audit.safe:,} is safe"))
     if not audit.outcomes or len(audit.outcomes) <= len(audit.retries):
         console.print(Text("it has not ended", style="dim"))
     if audit.nodes:
@@ -139,6 +144,14 @@ def _page(store: Store, entry: Entry) -> dict[str, Any]:
     except ValueError:
         told = {"unreadable": entry.key}
     return {**told, "key": entry.key, "at": entry.modified}
+
+
+def _safe(store: Store, card: str) -> int:
+    """How far a node's card says that the run is safe; 0 for one that can't be read."""
+    try:
+        return Card.parse(store.get(card)).progress
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return 0
 
 
 def _node(page: Mapping[str, Any], entries: Mapping[str, Entry], rates: Mapping[str, Mapping[str, Any]]) -> Node:
@@ -203,9 +216,10 @@ def _outcome(page: Mapping[str, Any]) -> str:
 
 
 def _nodes(audit: Audit) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("node", "type", "zone", "from", "for", "USD"):
-        table.add_column(heading, justify="right" if heading in {"for", "USD"} else "left")
+        justify: Literal["left", "right"] = "right" if heading in {"for", "USD"} else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=heading == "node")
     for node in audit.nodes:
         life = duration(node.hours * HOUR_S)
         table.add_row(node.node, node.type, node.zone, stamp(node.since), life, _usd(node.usd).removeprefix("USD "))

@@ -37,6 +37,8 @@ class Figures:
     """From the group's creation to the first optimizer step."""
     wall_s: float | None
     """From the group's creation, or else the first boot, to the outcome."""
+    safe: int
+    """The last step that the user's own program has said to be safe; 0 where it said none."""
     repeated: int
     """Steps done again."""
     newest_checkpoint: int | None
@@ -73,6 +75,7 @@ def figures(history: History, now: float, group_created: float | None = None) ->
         boot_from="group created" if began == group_created else "first node's start",
         boot_s=first - began if first is not None and began is not None else None,
         wall_s=None if began is None else (outcome.ended if outcome else now) - began,
+        safe=history.safe,
         repeated=history.repeated,
         newest_checkpoint=history.checkpoints[-1] if history.checkpoints else None,
     )
@@ -89,7 +92,7 @@ def time_left(steps: Sequence[Step]) -> float | None:
 
 def _verdict(history: History, last: Step | None) -> tuple[str, Tone]:
     if history.outcome is None:
-        return ("Still training" if last else "Not training yet"), "busy"
+        return ("Still training" if last else "Running" if history.safe else "Not training yet"), "busy"
     if history.outcome.succeeded:
-        return "Trained to the end", "good"
+        return ("Trained to the end" if last else "Ended well"), "good"
     return f"Failed: {plain(history.outcome.reason)}", "bad"

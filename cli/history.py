@@ -102,6 +102,8 @@ class History:
     cards: dict[str, Card] = field(default_factory=dict)
     beats: dict[str, str] = field(default_factory=dict)
     generations: dict[int, Generation] = field(default_factory=dict)
+    formed: dict[int, float] = field(default_factory=dict)
+    """When each generation's record was written, by the store's clock, in seconds since 1970."""
     boots: dict[str, Boot] = field(default_factory=dict)
     checkpoints: list[int] = field(default_factory=list)
     outcome: Outcome | None = None
@@ -117,7 +119,8 @@ class History:
             elif key == layout.OUTCOME:
                 self.outcome = Outcome(**json.loads(self.store.get(key)))
             elif key.startswith(layout.GENERATIONS):
-                self.generations[layout.generation_number(key)] = Generation.parse(self.store.get(key))
+                number = layout.generation_number(key)
+                self.generations[number], self.formed[number] = Generation.parse(self.store.get(key)), entry.modified
             elif key.startswith(layout.MEMBERS):
                 card = Card.parse(self.store.get(key))
                 self.cards[card.node] = card
@@ -151,6 +154,11 @@ class History:
     def events(self) -> list[Event]:
         """All events, in the order in which they were told."""
         return [item for item in self._items() if isinstance(item, Event)]
+
+    @property
+    def safe(self) -> int:
+        """The last step that the user's own program has said to be safe; 0 where it said none."""
+        return max((card.progress for card in self.cards.values()), default=0)
 
     @property
     def repeated(self) -> int:

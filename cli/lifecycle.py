@@ -12,6 +12,7 @@ from rich.text import Text
 
 from cli import datasets, page, report
 from cli import preview as previewing
+from cli import retry as retrying
 from cli import watch as watching
 from cli.errors import Interrupted, Refused
 from cli.history import History
@@ -52,7 +53,7 @@ def up(stack: str, console: Console, *, sure: bool = False) -> int:
     """
     workspace = Workspace(stack)
     plan = _reviewed(workspace, console)
-    consent = _consent(workspace, sure)
+    consent = _consent(workspace, sure, "changed", f"`trainwright preview --stack {stack} --live`")
     with ThreadPoolExecutor(1) as pool:
         bundled = workspace.local and plan.spec.job.dataset == datasets.STANDARD_LIBRARY
         packing = pool.submit(datasets.pack_standard_library, workspace.home) if bundled else None
@@ -84,8 +85,10 @@ def down(stack: str, console: Console, *, sure: bool = False) -> None:
     """
     workspace = Workspace(stack)
     _ = workspace.file  # a stack that has none is refused by its name, before anything is fetched or started
+    by_hand = f'`pulumi destroy --preview-only --stack {stack}` (`eval "$(trainwright env --stack {stack})"` first)'
+    consent = _consent(workspace, sure, "destroyed", by_hand)
     if not workspace.local:
-        workspace.pulumi("destroy", *_consent(workspace, sure))
+        workspace.pulumi("destroy", *consent)
         return
     if pid := workspace.engine:
         raise Refused(
@@ -94,7 +97,7 @@ def down(stack: str, console: Console, *, sure: bool = False) -> None:
     try:
         if cloud.find(workspace.home):
             workspace.create()
-            workspace.pulumi("destroy", *_consent(workspace, sure))
+            workspace.pulumi("destroy", *consent)
     except Interrupted:
         raise
     except BaseException:
@@ -119,17 +122,17 @@ def _reviewed(workspace: Workspace, console: Console) -> Plan:
     return plan
 
 
-def _consent(workspace: Workspace, sure: bool) -> list[str]:
+def _consent(workspace: Workspace, sure: bool, done: str, look: str) -> list[str]:
     """Pulumi's options: the embedded cloud is changed at once; what costs money, after a look and a yes.
 
-    Raises `Refused` where there is no terminal to ask on, as in CI.
+    Raises `Refused` where there is no terminal to ask on, as in CI: before the stack is `done`, `look` shows it.
     """
     if workspace.local:
         return ["--yes", "--skip-preview"]
     if not sure and not _can_ask():
         raise Refused(
-            f"there is no terminal here to ask on before '{workspace.stack}' is changed. Look at what would change by "
-            f"`trainwright preview --stack {workspace.stack} --live`, then give --yes"
+            f"there is no terminal here to ask on before '{workspace.stack}' is {done}. See what would be by {look}, "
+            "then give --yes"
         )
     return ["--yes"] if sure else []
 
@@ -172,6 +175,7 @@ def _follow(workspace: Workspace, plan: Plan, console: Console, run: str, *, ane
         checkpoints_url=store.url(layout.CHECKPOINTS),
         report_path=workspace.home / ("report.html" if stack == LOCAL else f"report-{stack}.html"),
         group_created=workspace.group().created if run == workspace.own else None,
+        retry=retrying.again(workspace, run),
         job=workspace.job(run, plan),
     )
     outcome = watching.follow(history, console, facts, limit_s=LONGEST_WATCH_S, gone=workspace.gone)

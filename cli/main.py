@@ -89,3 +89,7 @@ def main() -> None:
 def _end(message: str, code: int = 1) -> NoReturn:
     errors.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,9 +23,7 @@ class Moment:
 
 def moments(history: History, now: float, lost: Collection[str] = ()) -> list[Moment]:
     """All that happened, oldest first. What nobody put a time to gets `now`: it is told when it is first seen."""
-    told = chain(
-        _of_boots(history), _of_generations(history, now), _of_events(history), _of_members(history, now, lost)
-    )
+    told = chain(_of_boots(history), _of_generations(history), _of_events(history), _of_members(history, now, lost))
     return sorted(told, key=lambda moment: moment.time)
 
 
@@ -53,10 +51,10 @@ def _of_boots(history: History) -> Iterator[Moment]:
                 yield Moment(f"boot {node} {boot.started}", at, f"{node}: booted in {duration(boot.seconds)}")
 
 
-def _of_generations(history: History, now: float) -> Iterator[Moment]:
+def _of_generations(history: History) -> Iterator[Moment]:
     spans = history.spans
     for number, generation in history.generations.items():
-        at = spans[number].started if number in spans else now
+        at = spans[number].started if number in spans else history.formed[number]
         text = f"generation {number}: {counted(len(generation.members), 'node')}, world {generation.world}"
         cause = "" if number == 1 else f" ({why(generation)})"
         yield Moment(f"generation {number}", at, text + cause, "bad" if fault(generation) else "good")

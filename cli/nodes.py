@@ -131,6 +131,8 @@ def _working(history: History, card: Card, place: str) -> tuple[str, Tone]:
         return "saved, waiting", "busy"
     if number in history.spans:
         return f"training, {place}", "good"
+    if history.safe and not history.spans:
+        return f"running, {place}", "good"
     return f"starting, {place}", "busy"
 
 

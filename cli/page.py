@@ -59,6 +59,8 @@ def _key_figures(found: Figures) -> Iterator[tuple[str, str, str]]:
         fall = "" if found.fall is None else f", {'down' if found.fall >= 0 else 'up'} {abs(found.fall):.0f} %"
         yield "Loss", loss(found.last_loss), f"from {loss(found.first_loss)}{fall}"
     again = f"{counted(found.repeated, 'step')} done again" if found.repeated else ""
+    if found.safe and not found.step:
+        yield "Safe step", f"{found.safe:,}", "as the program told"
     yield "Steps", f"{found.step:,}", ", ".join(filter(None, [f"of {found.steps:,}" if found.steps else "", again]))
     if found.tokens_per_second is not None:
         yield "Tokens per second", f"{found.tokens_per_second:,.0f}", "median over steps"

@@ -41,6 +41,8 @@ class Facts:
     """The job, as in `job.json`."""
     afterwards: str = ""
     """What stays now that the run has ended, and how to end that."""
+    retry: str = ""
+    """The command that gives the run another try, were it to fail; empty where none does."""
 
 
 def terminal(history: History, facts: Facts, *, now: float | None = None) -> RenderableType:
@@ -55,7 +57,10 @@ def terminal(history: History, facts: Facts, *, now: float | None = None) -> Ren
         table.add_row()
         for label, value in block:
             table.add_row(label, Text(value))
-    end = [Text(), Text(facts.afterwards)] if facts.afterwards else []
+    again = f"`{facts.retry}` gives it another try, from what is safe" if facts.retry else ""
+    failed = history.outcome is not None and not history.outcome.succeeded
+    end = [Text(line) for line in (again if failed else "", facts.afterwards) if line]
+    end = [Text(), *end] if end else []
     return Padding(Group(headline, subject, table, *end), (1, 2))
 
 
@@ -67,7 +72,9 @@ def _progress(found: Figures) -> list[tuple[str, str]]:
         rows.append(("loss", f"{loss(found.first_loss)} → {loss(found.last_loss)}{fall}"))
     if found.tokens_per_second is not None:
         rows.append(("throughput", f"{found.tokens_per_second:,.0f} tokens/s (median)"))
-    return rows if found.step else [("steps", "none")]
+    if not found.step:
+        rows = [("steps", "none told" if not found.safe else f"none told; {found.safe:,} is safe, the program says")]
+    return rows
 
 
 def _cluster(history: History, found: Figures) -> list[tuple[str, str]]:

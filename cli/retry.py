@@ -54,6 +54,14 @@ def retry(stack: str, console: Console) -> None:
     console.print(Text(". ".join(told)), soft_wrap=True)
 
 
+def again(workspace: Workspace, run: str) -> str:
+    """The command that gives a run another try once it has failed; empty where none does, as for an earlier one."""
+    if run == workspace.own:
+        return f"trainwright retry --stack {workspace.stack}"
+    submitted = "queueUrl" in workspace.outputs and run in {place.turn.run for place in workspace.queue().places()}
+    return f"trainwright queue retry {run} --stack {workspace.stack}" if submitted else ""
+
+
 def _failed(store: Store) -> bool:
     """Whether the run has ended, and not well."""
     return store.exists(layout.OUTCOME) and not Outcome(**json.loads(store.get(layout.OUTCOME))).succeeded

@@ -15,7 +15,7 @@ from cli.errors import Refused
 from cli.variables import is_loopback
 from cli.words import plain
 from trainer.alicloud import Credentials
-from trainer.metadata import EcsMetadata
+from trainer.metadata import EcsMetadata, opened
 
 TIMEOUT_S = 10.0
 LARGEST = 1 << 16
@@ -44,7 +44,8 @@ def at_address(address: str) -> Credentials:
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(address)):
         raise Refused(f"{what}: their address, credentials_uri, must begin with https://, unless it is this machine's")
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:  # noqa: S310  its scheme was looked at
+        request = urllib.request.Request(address)  # noqa: S310  its scheme was looked at
+        with opened(request, TIMEOUT_S, direct=is_loopback(address)) as answer:
             told = answer.read(LARGEST).decode(errors="replace")
     except (OSError, HTTPException, ValueError) as error:
         raise Refused(f"{what} can't be asked for: {plain(str(error))}. See that who hands them out runs") from None

@@ -29,15 +29,20 @@ MOST_NODES = 12
 
 
 def status(
-    history: History, *, now: float | None = None, alive: Collection[str] | None = None, stopped: bool = False
+    history: History,
+    *,
+    now: float | None = None,
+    alive: Collection[str] | None = None,
+    stopped: bool = False,
+    retry: str = "",
 ) -> RenderableType:
     """How the run stands, for a console.
 
     `alive` are the instances that the fleet's group has now; where that isn't known, nodes show what they last said.
-    `stopped` is a fleet that launches none.
+    `stopped` is a fleet that launches none; `retry`, the command that gives the run another try, where one does.
     """
     at = time.time() if now is None else now
-    standing = [outcome_line(history)] if history.outcome or not stopped else []
+    standing = [outcome_line(history, retry)] if history.outcome or not stopped else []
     failed = failing(history, at)
     if stopped:
         standing.append(stopped_line(history))
@@ -96,17 +101,23 @@ def progress_line(history: History, now: float) -> str:
     """Where the run is, in one line."""
     steps = history.steps
     if not steps:
-        return "no step yet"
+        return safe(history) or "no step yet"
     return f"step {steps[-1].step:,}/{steps[-1].steps:,} · {_readings(history, steps, now)}"
 
 
-def outcome_line(history: History) -> Text:
-    """How the run ended, or that it hasn't."""
+def safe(history: History) -> str:
+    """How far an own program, which need not tell of its steps, has said to be safe; empty where it hasn't."""
+    return f"step {history.safe:,} is safe" if history.safe else ""
+
+
+def outcome_line(history: History, retry: str = "") -> Text:
+    """How the run ended, or that it hasn't. `retry` is the command by which it may go on, where there is one."""
     if history.outcome is None:
         return Text("the run goes on", style="dim")
     if history.outcome.succeeded:
         return Text("the run is done", style="bold green")
-    return Text(f"the run failed: {plain(history.outcome.reason)}", style="bold red")
+    again = f". `{retry}` gives it another try" if retry else ""
+    return Text(f"the run failed: {plain(history.outcome.reason)}{again}", style="bold red")
 
 
 def failing_line(failed: Sequence[Boot]) -> Text:
@@ -139,7 +150,7 @@ def _node_table(shown: Sequence[Node]) -> RenderableType:
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("node", no_wrap=True)
     table.add_column("address", no_wrap=True)
-    table.add_column("state", no_wrap=True, overflow="ellipsis")
+    table.add_column("state", overflow="fold")
     table.add_column("boot", justify="right", no_wrap=True)
     for node in shown[:MOST_NODES]:
         boot = "" if node.boot_s is None else duration(node.boot_s)
@@ -160,14 +171,15 @@ def _generation_line(history: History) -> Text:
     if generation is None:
         return Text("waiting for the first generation", style="dim")
     line = Text(f"generation {generation.number}", style="bold")
-    line.append(f" · {counted(len(generation.members), 'node')} · world {generation.world} · ", style="not bold")
-    return line.append(why(generation), style="not bold dim")
+    line.append(f" · {counted(len(generation.members), 'node')} · world {generation.world}", style="not bold")
+    cause = "" if generation.number == 1 else f" · {why(generation)}"
+    return line.append(cause, style="not bold dim")
 
 
 def _progress(history: History, now: float) -> list[RenderableType]:
     steps = history.steps
     if not steps:
-        return [Text("no step yet", style="dim")] if history.generation else []
+        return [Text(progress_line(history, now), style="dim")] if history.generation else []
     last = steps[-1]
     row = Table.grid(expand=True, padding=(0, 2, 0, 0))
     row.add_column(ratio=1)

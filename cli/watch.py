@@ -209,7 +209,8 @@ class Lines:
             self._told = time.monotonic()
             line = progress_line(watcher.history, time.time())
             if line != self._progress:
-                self._say(f"{watcher.stamp(time.time())}  {line}")
+                outcome = watcher.history.outcome
+                self._say(f"{watcher.stamp(outcome.ended if outcome else time.time())}  {line}")
             self._progress = line
 
     def _say(self, line: str) -> None:

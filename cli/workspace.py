@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from cli.errors import Interrupted, Refused
 from components.checks import judge
 from components.clouds import CLOUDS
 from components.findings import Finding, Invalid, nearest
+from components.node_checks import on_one_host
 from components.plan import Plan
 from emulator import cloud
 from tools import environment, progress, pulumi_cli
@@ -85,9 +86,13 @@ class Workspace:
         """The stack's plan and the warnings about it. Raises `Refused` with all that is wrong with its file."""
         values = stack_values(self.file)
         try:
-            return judge(self.stack, values)
+            plan, warnings = judge(self.stack, values)
+            wrong: Sequence[Finding] = tuple(on_one_host(plan)) if self.local else ()
         except Invalid as invalid:
-            raise Refused(f"{self.file.relative_to(self.project)}:", invalid.findings) from None
+            wrong = invalid.findings
+        if wrong:
+            raise Refused(f"{self.file.relative_to(self.project)}:", wrong)
+        return plan, warnings
 
     @cached_property
     def environment(self) -> dict[str, str]:

@@ -46,6 +46,8 @@ def judge(name: str, values: Mapping[str, Any]) -> tuple[Plan, list[Finding]]:
         told = {finding.path for finding in invalid.findings}
         if "cloud" in told:
             raise  # what else is wrong depends on which it is
+        if any(_nested(path, "job.command") for path in told):
+            told.add("job")  # without its command, it would be taken for another kind of job
         try:
             review(name, parse(_without(values, told)))
         except Invalid as rest:

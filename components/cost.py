@@ -83,8 +83,10 @@ class Cost:
         """An aligned table, and below it the dates of the prices and what isn't counted; a sentence if none has one."""
         if not self.prices:
             return self._no_price(width)
+        sizes = f", {self.desired:,} nodes desired and {self.max:,} the most" if self.max != self.desired else ""
         head = textwrap.fill(
-            f"cost of {self.type} in {self.region}, bought {self.purchase}; a month is {HOURS} hours", width
+            f"cost of {self.type} in {self.region}, bought {self.purchase}{sizes}; a month is {HOURS} hours",
+            width,
         )
         cells = [("", "nodes", "USD an hour", "USD a month")]
         for line in [*self.lines, *([self.data] if self.data else [])]:

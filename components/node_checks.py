@@ -146,6 +146,21 @@ def roomy(plan: Plan) -> Iterator[Finding]:
             )
 
 
+def on_one_host(plan: Plan) -> Iterator[Finding]:
+    """What can't work where all nodes are one host, as on an embedded cloud, and there alone.
+
+    Open MPI tells nodes apart by their host names (see `docs/environment.md`).
+    """
+    job = plan.spec.job
+    if isinstance(job, CommandJob) and job.launcher == "mpirun" and plan.fleet.desired > 1:
+        yield Finding(
+            "job.launcher",
+            f"mpirun needs nodes with host names of their own, and the {plan.fleet.desired} of an embedded cloud are "
+            "one host",
+            "Set nodes.desired to 1 here",
+        )
+
+
 NODE_CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     one_zone,
     sold,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
@@ -90,9 +92,11 @@ class Part(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML's true and false, which Python would count as 1 and 0."""
+    def _true_is_true_alone(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML's true and false, which Python would count as 1 and 0; and what pydantic would, such as `'on'`."""
         kind = cls.model_fields[info.field_name or ""].annotation
+        if kind is bool and value is not None and not isinstance(value, bool):
+            raise ValueError(f"must be true or false, not {_shortened(repr(value))}")
         if isinstance(value, bool) and kind is not bool:
             raise ValueError(f"must be {'text' if kind is str else 'a number'}, not {str(value).lower()}")
         return value
@@ -469,7 +473,8 @@ MOST_HOURS = 24 * 366
 
 HOURS = (
     "The most hours that the run may take, from its first generation on, with all waits and interruptions; then it "
-    "ends as failed, whatever it does. 0: no limit. Another limit is no other run."
+    "ends as failed, whatever it does. 0: no limit. Another limit is no other run; each node knows the one that it was "
+    "launched with, and the oldest node's counts."
 )
 
 NCCL_DEBUG = (
@@ -564,9 +569,14 @@ JOBS: dict[str, type[Part]] = {TRAINED: Job, COMMANDED: CommandJob}
 
 
 def _kind_of_job(value: Any) -> str:
-    """A job with a command is the user's own, whatever else it says."""
-    own = "command" in value if isinstance(value, Mapping) else isinstance(value, CommandJob)
+    """A job with a command, or what was meant for one, is the user's own, whatever else it says."""
+    own = any(map(_means_command, value)) if isinstance(value, Mapping) else isinstance(value, CommandJob)
     return COMMANDED if own else TRAINED
+
+
+def _means_command(key: Any) -> bool:
+    known = [*Job.model_fields, *CommandJob.model_fields]
+    return get_close_matches(str(key), known, n=1) == ["command"]
 
 
 AnyJob = Annotated[Annotated[Job, Tag(TRAINED)] | Annotated[CommandJob, Tag(COMMANDED)], Discriminator(_kind_of_job)]
@@ -603,6 +613,12 @@ class Spec(Part):
     job: AnyJob = Field(
         description="The training job: `name`, `dataset`, `steps` and more; or `name`, `command` of your own program."
     )
+
+    @field_validator("production", mode="before")
+    @classmethod
+    def _text_at_the_top(cls, value: Any) -> Any:
+        """Pulumi's own true and false there, and there alone (its CLI's reference, "pulumi config set")."""
+        return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
 
 def from_config(config: Mapping[str, str], namespace: str = "trainwright") -> dict[str, Any]:
@@ -649,6 +665,10 @@ def _finding(detail: ErrorDetails) -> Finding:
         fix = nearest(str(location[-1]), _keys(location[:-1]))
         if COMMANDED in location and location[-1] in Job.model_fields:
             fix = "It is the bundled trainer's: give the command its own settings as arguments"
+        elif TRAINED in location and location[-1] in CommandJob.model_fields:
+            fix = "It belongs to `job.command`, a program of your own"
+    elif kind == "tuple_type" and isinstance(given, str) and re.fullmatch(r"[\w./= -]+", given):
+        fix = f"Write [{_shortened(', '.join(given.split()))}]"
     elif kind in {"missing", "too_short", "string_pattern_mismatch"}:
         fix = _description(location)
     return Finding(path, reason, f"{fix} Add it to the stack's file" if kind == "missing" else fix)

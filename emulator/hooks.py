@@ -52,7 +52,9 @@ def _scaling(scale: Scale) -> Scale:
 def _terminating(terminate: Terminate) -> Terminate:
     def held(backend: AutoScalingBackend, instance: str, decrement: bool) -> TerminateInstanceActivity:
         states = backend.describe_auto_scaling_instances([instance])
-        hook = terminating(states[0].auto_scaling_group) if states else None
+        if not states:
+            raise ValidationError(f"Instance Id not found - No managed instance found for instance ID: {instance}")
+        hook = terminating(states[0].auto_scaling_group)
         if hook is None:
             return terminate(backend, instance, decrement)
         (state,) = states

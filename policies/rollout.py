@@ -23,8 +23,16 @@ TEMPLATE = "alicloud:oos/template:Template"
 
 TOKENS, REQUIRED = "HttpTokens", "required"
 
-MAY_NOT_BE_DONE = frozenset({"When", "OnError"})
-"""Keys of a task that may be left out, or whose failure may be passed over (OOS user guide, "Tasks")."""
+MAY_NOT_BE_DONE = frozenset({"When", "OnError", "Loop"})
+"""Keys of a task that may be left out, whose failure may be passed over ("Tasks"), or that is done once for each entry
+of a list, which may have none ("Loop")."""
+
+NEXT, END = "ACS::NEXT", "ACS::END"
+CHOICE = "ACS::Choice"
+
+COMPUTED = "{{"
+"""What is in a value that OOS finds out as it executes, if it isn't a parameter: another task's output, or a text with
+any of them in it."""
 
 PARAMETER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 """A value that is one of the template's parameters (OOS user guide, "Parameters")."""
@@ -85,7 +93,10 @@ def _set(
             return written
         return UNKNOWN if given is None else given.get(named[1], at(template, f"Parameters.{named[1]}.Default"))
 
+    reached = True
     for task in template.get("Tasks") or ():
+        sure = reached and all(at(task, key) is None for key in MAY_NOT_BE_DONE)
+        reached = reached and _goes_on(task)
         call = at(task, "Properties")
         if at(call, "Service") != "ESS" or at(call, "API") != "ModifyScalingConfiguration":
             continue
@@ -93,23 +104,41 @@ def _set(
         meant = _is(config, value(at(call, "Parameters.ScalingConfigurationId")), links, stack)
         if tokens is None or meant is False:
             continue
-        if tokens is UNKNOWN or meant is None:
+        if tokens is UNKNOWN or meant is None or _computed(tokens):
             yield undecided(place)
         elif tokens != REQUIRED:
             yield failed(place, f"sets {TOKENS} to {shown(tokens)}, but must to {REQUIRED}")
-        elif not MAY_NOT_BE_DONE & set(task):
+        elif sure:
             yield passed(place, f"sets {TOKENS} to {REQUIRED}")
 
 
+def _goes_on(task: Any) -> bool:
+    """Whether an execution that doesn't fail at a task comes to the one behind it ("Tasks", "ACS::Choice")."""
+    onward = at(task, "OnSuccess") in (None, NEXT) and at(task, "OnError") in (None, NEXT, END)
+    return onward and not at(task, "IsEnd") and at(task, "Action") != CHOICE
+
+
+def _computed(value: Any) -> bool:
+    """Whether OOS finds a value out as it executes: by a reference, or by a function."""
+    return COMPUTED in value if isinstance(value, str) else isinstance(value, Mapping)
+
+
 def _is(config: Resource, named: Any, links: frozenset[str], stack: Stack) -> bool | None:
-    """Whether a call is about this configuration: by its id, or by what the call was made of; None if not known."""
-    own = config.at("id")
-    if isinstance(named, str) and isinstance(own, str):
-        return named == own
+    """Whether a call is about this configuration: by its id, or by what the call was made of; None if not known.
+
+    An id that is known is never that of a configuration which has none yet; it may be of one whose id isn't told.
+    """
+    if _computed(named):
+        return None
+    if named is not UNKNOWN:
+        own = config.at("id")
+        if own is None and named is not None and config.urn in links:
+            return None
+        return isinstance(own, str) and named == own
     others = {other.urn for other in stack.of(CONFIGURATION)} & links
     if config.urn in others:
         return True if len(others) == 1 else None
-    return False if others or named is not UNKNOWN else None
+    return False if others else None
 
 
 def _read(text: Any) -> Mapping[str, Any]:

@@ -105,7 +105,7 @@ class Project:
     def pulumi(self, *arguments: str, limit_s: float = 120) -> subprocess.CompletedProcess[str]:
         """The engine, as typed by hand in the documented environment."""
         options = f"--stack {self.stack} --non-interactive --color never"
-        command = f'eval "$("{TRAINWRIGHT}" env)" && exec pulumi "$@" {options}'
+        command = f'eval "$("{TRAINWRIGHT}" env --stack {self.stack})" && exec pulumi "$@" {options}'
         return self._run(["bash", "-ec", command, "pulumi", *arguments], self._clean(), limit_s)
 
     def outputs(self) -> dict[str, Any]:

@@ -121,14 +121,18 @@ def generation_number(key: str) -> int:
     return int(key.removeprefix(GENERATIONS).removesuffix(".json"))
 
 
+REMOTE = "remote/"
+"""What nodes of a generation ask each other to run; not below `CONTROL`, which agents list each second."""
+
+
 def remote_request(generation: int, node: str) -> str:
-    """What the first node of a generation asks another to run; not below `CONTROL`, which agents list each second."""
-    return f"remote/{generation:06d}/{node}/request.json"
+    """What a generation's leader asks another node to run."""
+    return f"{REMOTE}{generation:06d}/{node}/request.json"
 
 
 def remote_answer(generation: int, node: str) -> str:
     """How that began."""
-    return f"remote/{generation:06d}/{node}/answer.json"
+    return f"{REMOTE}{generation:06d}/{node}/answer.json"
 
 
 def boot_report(node: str) -> str:

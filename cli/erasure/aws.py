@@ -244,11 +244,12 @@ class Aws:
 
     def to_end(self, group: str) -> str:
         """See `Cloud.to_end`."""
-        return f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity 0"
+        named = f"--region {self.region} --auto-scaling-group-name {group}"
+        return f"aws autoscaling set-desired-capacity {named} --desired-capacity 0"
 
     def to_restore(self, key: str) -> str:
         """See `Cloud.to_restore`."""
-        return f"aws kms cancel-key-deletion --key-id {key.rpartition('/')[2]}"
+        return f"aws kms cancel-key-deletion --region {self.region} --key-id {key.rpartition('/')[2]}"
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -24,18 +24,33 @@ from components.catalog import Price, Rates, price
 TAG = "trainwright:cluster"
 """The tag of all that a cluster declares, by its stack's name (`components/plan.py`)."""
 
+NO_STATE = (
+    "the stack has no state here: if it is up from elsewhere, that is in use. No commands are told, for that reason: "
+    "look where its state is (`pulumi whoami --verbose` names the backend that was asked)"
+)
+"""Why nothing is told that removes: all that the cluster has is listed."""
+
+NAMESAKES = (
+    "A cluster of this name that another backend or project has the state of would be listed too: see that there is "
+    "none before anything is removed."
+)
+
 UNSEEN = "Not looked for: roles and policies, which cost nothing, what takes no tags, and other regions."
 
 
 @dataclass(frozen=True)
 class Left:
-    """One thing that is left. `remove`: the command that removes it; empty where none is known here."""
+    """One thing that is left. `remove`: the command that removes it; empty where none is known, or none is told.
+
+    That is so where it is `kept` on purpose, being production's, and where there is no state (`Found.known`).
+    """
 
     what: str
     id: str
     arn: str
     of: str
     billed: str
+    kept: bool
     remove: str
 
 
@@ -59,8 +74,18 @@ def find(stack: str) -> Found:
     tagged = cloud.tagged(account, TAG, stack, state or ())
     left = unknown(tagged, state or ())
     prices = _prices(workspace.cloud, account.region, values.get("prices"))
-    told = (_left(one, cloud.KINDS, prices, account.region) for one in _in_order(left, cloud.KINDS))
-    return Found(stack, account.region, None if state is None else len(tagged) - len(left), tuple(told))
+    production = str(values.get("production", False)).lower() != "false"
+
+    def told(one: Tagged) -> Left:
+        kind = cloud.KINDS.get(one.kind, Kind(one.kind, ""))
+        price = prices(one.type) if one.type else None
+        billed = f"{one.type}, {price.high:,.2f} USD an hour on demand" if price else kind.billed
+        kept = production and kind.kept
+        remove = "" if kept or state is None else kind.command(one, account.region)
+        return Left(kind.what, one.id, one.arn, one.of, billed, kept, remove)
+
+    known = None if state is None else len(tagged) - len(left)
+    return Found(stack, account.region, known, tuple(told(one) for one in _in_order(left, cloud.KINDS)))
 
 
 def unknown(tagged: Sequence[Tagged], known: Iterable[str]) -> list[Tagged]:
@@ -80,8 +105,8 @@ def mentioned(state: Mapping[str, Any]) -> frozenset[str]:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """The same for programs."""
-    return asdict(found)
+    """The same for programs, with what they are to know before they remove anything."""
+    return {**asdict(found), "caution": NAMESAKES if found.known is not None else f"{NO_STATE}. {NAMESAKES}"}
 
 
 def show(found: Found, console: Console) -> None:
@@ -89,26 +114,39 @@ def show(found: Found, console: Console) -> None:
     where = f"tagged {TAG}={found.stack} in {found.region}"
     count = counted(len(found.left), "thing") if found.left else "nothing"
     if found.known is None:
-        told = f"{count} {where}; the stack has no state here: if it is up from elsewhere, that is in use"
+        told = f"{count} {where}; {NO_STATE}"
+    elif found.left:
+        told = f"{count} {where} isn't in the stack's state, which has {found.known:,} others"
     else:
-        told = f"{count} {where} is unknown to the stack's state, which knows {found.known:,} more"
+        told = f"everything that is {where} is in the stack's state ({counted(found.known, 'thing')})"
     console.print(Text(told, style="bold"), soft_wrap=True)
     for one in found.left:
-        console.print(Text.assemble(f"{one.what} {one.id}", (f"  {one.billed}" if one.billed else "")), soft_wrap=True)
-        how = one.remove or f"remove it in the console: {one.arn}"
-        console.print(Text(f"  {how}", style="dim"), soft_wrap=True)
+        said = [f"{one.what} {one.id}", one.billed, "kept on purpose" if one.kept else ""]
+        console.print(Text("  ".join(filter(None, said))), soft_wrap=True)
+        if not one.kept and found.known is not None:
+            how = one.remove or f"remove it in the console: {one.arn}"
+            console.print(Text(f"  {how}", style="dim"), soft_wrap=True)
+    console.print(Text(NAMESAKES), soft_wrap=True)
     console.print(Text(UNSEEN, style="dim"), soft_wrap=True)
 
 
 def _state(workspace: Workspace) -> frozenset[str] | None:
-    """What the stack's state mentions; None where there is none. Raises `Refused`."""
+    """What the stack's state mentions; None where there is none, or one that nothing was ever done in.
+
+    That is what `pulumi stack init` makes, and a preview in a fresh checkout: it tells as little. Raises `Refused`.
+    """
     try:
         exported = workspace.pulumi("stack", "export", capture=True)
     except Refused as refused:
         if "no stack named" in str(refused):
             return None
         raise
-    return mentioned(json.loads(exported))
+    state = json.loads(exported)
+    if not (state.get("deployment") or {}).get("resources"):
+        done = workspace.pulumi("stack", "history", "--json", "--page", "1", "--page-size", "1", capture=True)
+        if not json.loads(done):
+            return None
+    return mentioned(state)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -139,10 +177,3 @@ def _in_order(left: Sequence[Tagged], kinds: Mapping[str, Kind]) -> list[Tagged]
     """As they can be removed, what is of no known kind first."""
     order = {name: number for number, name in enumerate(kinds)}
     return sorted(left, key=lambda one: (order.get(one.kind, -1), one.id))
-
-
-def _left(one: Tagged, kinds: Mapping[str, Kind], prices: Any, region: str) -> Left:
-    kind = kinds.get(one.kind, Kind(one.kind, ""))
-    found = prices(one.type) if one.type else None
-    billed = f"{one.type}, {found.high:,.2f} USD an hour on demand" if found else kind.billed
-    return Left(kind.what, one.id, one.arn, one.of, billed, kind.command(one, region))

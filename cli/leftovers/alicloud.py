@@ -28,12 +28,17 @@ KINDS = {
     "vpc:vswitch": Kind("vSwitch", "aliyun vpc DeleteVSwitch --VSwitchId {id}"),
     "vpc:vpc": Kind("VPC", "aliyun vpc DeleteVpc --VpcId {id}"),
     "oss:bucket": Kind(
-        "bucket", "aliyun oss rm --bucket oss://{id}  # once it holds nothing, old versions included", BY_SIZE
+        "bucket",
+        "aliyun oss rm --bucket oss://{id}  # once it holds nothing, old versions included",
+        BY_SIZE,
+        kept=True,
     ),
+    "log:project": Kind("log project", "", BY_SIZE, kept=True),
     "kms:key": Kind(
         "key",
         "aliyun kms ScheduleKeyDeletion --PendingWindowInDays 30 --KeyId {id}  # what it encrypts is lost with it",
         BY_THE_MONTH,
+        kept=True,
     ),
 }
 """By service and type, in the order in which they can be removed."""

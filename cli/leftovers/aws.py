@@ -48,13 +48,17 @@ KINDS = {
     "sns": Kind("topic", "aws sns delete-topic --topic-arn {arn}"),
     "sqs": Kind(
         "queue",
-        "aws sqs delete-queue --queue-url $(aws sqs get-queue-url --queue-name {id} --query QueueUrl --output text)",
+        "aws sqs delete-queue --queue-url "
+        "$(aws sqs get-queue-url --queue-name {id} --query QueueUrl --output text --region {region})",
     ),
-    "cloudtrail:trail": Kind("trail", "aws cloudtrail delete-trail --name {id}", BY_SIZE),
-    "logs:log-group": Kind("log group", "aws logs delete-log-group --log-group-name {id}", BY_SIZE),
-    "s3": Kind("bucket", "aws s3 rb s3://{id}  # once it holds nothing, old versions included", BY_SIZE),
+    "cloudtrail:trail": Kind("trail", "aws cloudtrail delete-trail --name {id}", BY_SIZE, kept=True),
+    "logs:log-group": Kind("log group", "aws logs delete-log-group --log-group-name {id}", BY_SIZE, kept=True),
+    "s3": Kind("bucket", "aws s3 rb s3://{id}  # once it holds nothing, old versions included", BY_SIZE, kept=True),
     "kms:key": Kind(
-        "key", "aws kms schedule-key-deletion --key-id {id}  # what it encrypts is lost with it", BY_THE_MONTH
+        "key",
+        "aws kms schedule-key-deletion --key-id {id}  # what it encrypts is lost with it",
+        BY_THE_MONTH,
+        kept=True,
     ),
 }
 """By service and type, in the order in which they can be removed."""
@@ -62,10 +66,22 @@ KINDS = {
 MOST_PAGES = 100
 """Of a list, 50 each or more."""
 
-ENDED = ("terminated", "shutting-down")
+ENDED = ("terminated", "shutting-down", "deleting", "deleted", "cancelling", "cancelled", "expired")
+"""States in which nothing is billed any more, nor left to be removed."""
 
 DESCRIBED = ("autoscaling:autoscalinggroup", "ec2:instance", "ec2:volume", "ec2:network-interface")
 """What the tagging API tells too little of, or late: groups, instances, and what is attached to them."""
+
+LINGERING = {
+    "ec2:natgateway": ("describe_nat_gateways", "NatGateways", "NatGatewayId", "Filter"),
+    "ec2:vpc-endpoint": ("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId", "Filters"),
+    "ec2:capacity-reservation": (
+        "describe_capacity_reservations", "CapacityReservations", "CapacityReservationId", "Filters",
+    ),
+}  # fmt: skip
+"""What stays listed with its tags for a while after it was deleted, and who tells: the action, where its answer has
+what, and its parameter of filters. The tagging API returns what was "previously tagged" too (GetResources); EC2 tells
+the state (EC2 API, `NatGateway`, `VpcEndpoint`, `CapacityReservation`)."""
 
 
 def tagged(account: Account, key: str, value: str, _known: Collection[str]) -> list[Tagged]:
@@ -73,6 +89,9 @@ def tagged(account: Account, key: str, value: str, _known: Collection[str]) -> l
     with aws.refusals(f"what is tagged {key}={value}"):
         found = [read(one["ResourceARN"]) for one in _resources(account.region, key, value)]
         described = list(_described(account.region, key, value))
+        kinds = {one.kind for one in found} & LINGERING.keys()
+        there = {kind: _there(account.region, kind, key, value) for kind in kinds}
+        found = [one for one in found if one.id in there.get(one.kind, {one.id})]
         rest = [one for one in found if one.kind not in DESCRIBED and not _leaving(account.region, one)]
     return [*rest, *described]
 
@@ -115,6 +134,13 @@ def _described(region: str, key: str, value: str) -> Iterator[Tagged]:
 def _of_ec2(kind: str, id_: str, of: str = "", type_: str = "") -> Tagged:
     """Its ARN is left out: those calls don't tell it, and its id is enough everywhere."""
     return Tagged(id_, f"ec2:{kind}", id_, of, type_)
+
+
+def _there(region: str, kind: str, key: str, value: str) -> set[str]:
+    """The ids of a kind that is `LINGERING` which haven't ended."""
+    action, items, name, parameter = LINGERING[kind]
+    every = _pages("ec2", region, action, items, **{parameter: [{"Name": f"tag:{key}", "Values": [value]}]})
+    return {str(one[name]) for one in every if str(one["State"]).lower() not in ENDED}
 
 
 def _leaving(region: str, one: Tagged) -> bool:

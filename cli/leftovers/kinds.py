@@ -27,18 +27,23 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Kind:
-    """What people call it; the command that removes it, with `{id}` and `{arn}`, behind a `#` what comes first."""
+    """What people call it; the command that removes it, behind a `#` what comes first.
+
+    The command has `{id}` and `{arn}`, and `{region}` where it holds another: its own is added at its end. `kept`:
+    whether a stack of production leaves it in the account on purpose (`kept` in both clouds' `security.py`).
+    """
 
     what: str
     remove: str
     billed: str = ""
+    kept: bool = False
 
     def command(self, one: Tagged, region: str) -> str:
         """The command for one of them."""
         if not self.remove:
             return ""
         command, mark, first = self.remove.partition("  #")
-        filled = command.format(id=shlex.quote(one.id), arn=shlex.quote(one.arn))
+        filled = command.format(id=shlex.quote(one.id), arn=shlex.quote(one.arn), region=region)
         return f"{filled} --region {region}{mark}{first}"
 
 

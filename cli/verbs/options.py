@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-console = Console(highlight=False)
+WIDE = 160
+"""Columns where no terminal sets them, in a pipe or a file: so many that no table of ours is folded."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 
 Stack = Annotated[
     str, typer.Option("--stack", "-s", help="A stack: the NAME of stacks/Pulumi.NAME.yaml.", metavar="NAME")

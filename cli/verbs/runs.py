@@ -32,6 +32,7 @@ def status(
     """Show a run's nodes, generation and progress as they are now."""
     from cli import status as standing  # noqa: PLC0415
     from cli.history import History  # noqa: PLC0415
+    from cli.retry import again  # noqa: PLC0415
     from cli.workspace import Workspace  # noqa: PLC0415
 
     workspace = Workspace(stack)
@@ -43,7 +44,7 @@ def status(
     if as_json:
         print(json.dumps(standing.as_json(history, alive=alive, stopped=stopped), indent=2))
     else:
-        console.print(standing.status(history, alive=alive, stopped=stopped))
+        console.print(standing.status(history, alive=alive, stopped=stopped, retry=again(workspace, run)))
 
 
 def logs(

@@ -52,9 +52,13 @@ class Prefix:
         report = {"node": node, "started": BEGAN + at, "steps": steps}
         self.store.put(layout.boot_report(node), json.dumps(report).encode())
 
-    def card(self, node: str, *, state: str = "ready", ended: Ended | None = None, workers: int = 1) -> None:
+    def card(
+        self, node: str, *, state: str = "ready", ended: Ended | None = None, workers: int = 1, progress: int = 0
+    ) -> None:
         address = f"127.10.0.{10 + sum(node.encode()) % 200}"
-        card = Card(node, address, "2025-11-30T10:00:00Z", f"first-{node}", workers, state, ended)
+        card = Card(
+            node, address, "2025-11-30T10:00:00Z", f"first-{node}", workers, state, ended=ended, progress=progress
+        )
         self.store.put(layout.card(node), card.json())
         self.beat(node, 1)
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from cli import audit
 from cli.retry import pardon
 from trainer import layout
+from trainer.node.peers import Card
 from trainer.store import FileStore
 from trainer.train.checkpoint import Manifest, discard, publish, write
 
@@ -131,6 +132,23 @@ def test_a_cost_with_an_unknown_price_is_unknown_and_never_too_low(story: Story)
     story.node("i-3", 0, 1, kind="m6a.large")
     assert story.read().usd is None
     assert "at least 7.00 node hours, USD unknown" in story.told()
+
+
+def test_how_far_an_own_program_said_to_be_safe_is_in_the_record(story: Story) -> None:
+    assert "is safe" not in story.told()
+    story.store.put(layout.card("i-1"), Card("i-1", "10.0.0.4", "", "1", 8, progress=60).json())
+    story.store.put(layout.card("i-2"), b"torn {")
+    assert "its program has said that step 60 is safe" in story.told()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_id_of_a_node_is_ever_cut_short(story: Story, width: int) -> None:
+    names = [f"i-0a41c9d27be350f1{number}" for number in range(3)]
+    for name in names:
+        story.node(name, 0, 4)
+    console = Console(file=io.StringIO(), width=width)
+    audit.show(story.read(), console)
+    assert all(name in console.file.getvalue() for name in names)  # type: ignore[attr-defined]
 
 
 def test_programs_read_all_of_it(story: Story) -> None:

@@ -97,6 +97,12 @@ def told(path: Path) -> dict[str, Any]:
     return body
 
 
+def test_what_is_to_be_typed_by_hand_goes_to_the_clusters_region() -> None:
+    cloud = Aws(REGION)
+    for command in (cloud.to_end("g"), cloud.to_restore(f"arn:aws:kms:{REGION}:1:key/k")):
+        assert f" --region {REGION} " in command
+
+
 def test_every_version_marker_and_unfinished_upload_of_a_run_goes_and_nothing_else(
     account: Account, console: Console, tmp_path: Path
 ) -> None:

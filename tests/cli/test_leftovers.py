@@ -96,6 +96,22 @@ class Account:
             self.ec2.attach_volume(VolumeId=made["VolumeId"], InstanceId=instance, Device="/dev/sdh")
         return str(made["VolumeId"])
 
+    def gateway(self) -> str:
+        """A NAT gateway."""
+        made = self.ec2.create_nat_gateway(
+            SubnetId=self.subnet, ConnectivityType="private", TagSpecifications=self.spec("natgateway")
+        )
+        return str(made["NatGateway"]["NatGatewayId"])
+
+    def endpoint(self) -> str:
+        """An interface endpoint."""
+        made = self.ec2.create_vpc_endpoint(
+            VpcId=self.ec2.describe_subnets(SubnetIds=[self.subnet])["Subnets"][0]["VpcId"], SubnetIds=[self.subnet],
+            VpcEndpointType="Interface", ServiceName=f"com.amazonaws.{REGION}.kms",
+            TagSpecifications=self.spec("vpc-endpoint"),
+        )  # fmt: skip
+        return str(made["VpcEndpoint"]["VpcEndpointId"])
+
     def key(self) -> str:
         made = self.client("kms").create_key(Tags=[{"TagKey": TAG, "TagValue": STACK}])
         return str(made["KeyMetadata"]["KeyId"])
@@ -133,6 +149,30 @@ def test_a_key_that_is_being_deleted_is_not_left(account: Account) -> None:
     assert account.left() == {("kms:key", staying)}
 
 
+def test_what_ec2_says_was_deleted_is_not_left_though_it_stays_listed(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A NAT gateway does so for an hour or so. moto has no reservations, and lists no endpoints by their tags."""
+    gateways, endpoints = (account.gateway(), account.gateway()), (account.endpoint(), account.endpoint())
+    account.ec2.delete_nat_gateway(NatGatewayId=gateways[0])
+    account.ec2.delete_vpc_endpoints(VpcEndpointIds=endpoints[:1])
+    named = {"natgateway": gateways, "vpc-endpoint": endpoints, "capacity-reservation": ("cr-0", "cr-1", "cr-2")}
+    listed = [f"arn:aws:ec2:{REGION}:1:{kind}/{name}" for kind, names in named.items() for name in names]
+    reserved = [
+        {"CapacityReservationId": f"cr-{number}", "State": ("cancelled", "active")[number]} for number in (0, 1)
+    ]
+    answers = {"get_resources": [{"ResourceARN": one} for one in listed], "describe_capacity_reservations": reserved}
+    pages = aws._pages
+
+    def some(service: str, region: str, action: str, items: str, **asked: Any) -> Iterator[dict[str, Any]]:
+        return iter(answers[action]) if action in answers else pages(service, region, action, items, **asked)
+
+    monkeypatch.setattr(aws, "_pages", some)
+    assert account.left() == {
+        ("ec2:natgateway", gateways[1]), ("ec2:vpc-endpoint", endpoints[1]), ("ec2:capacity-reservation", "cr-1"),
+    }  # fmt: skip
+
+
 def test_every_page_is_read_and_other_clusters_are_not_ours(account: Account) -> None:
     sns = account.client("sns")
     for number in range(60):
@@ -147,6 +187,7 @@ def test_who_may_not_look_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "/nonexistent")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it would keep what another test has signed in with
     with pytest.raises(Refused, match=rf"what is tagged {TAG}={STACK} can't be asked for: .*Sign in to AWS"):
         aws.tagged(Aws(REGION), TAG, STACK, ())
 
@@ -160,6 +201,15 @@ def commands() -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("kind", [*aws.KINDS.values(), *alicloud.KINDS.values()], ids=lambda kind: kind.what)
+def test_every_call_of_a_command_goes_to_the_region_that_was_looked_through(kind: kinds.Kind) -> None:
+    """The shell's own may be another: there, a thing of the same name is somebody else's."""
+    command = kind.command(Tagged("a", "k", "i"), REGION).partition("  #")[0]
+    inner = re.findall(r"\$\((.*)\)", command)
+    for part in [re.sub(r"\$\(.*\)", "X", command), *inner] if command else []:
+        assert shlex.split(part)[-2:] == ["--region", REGION]
+
+
 @pytest.mark.parametrize("command", commands())
 def test_a_command_of_aws_is_one_that_its_api_has_with_those_very_options(command: str) -> None:
     """The AWS CLI has its names from the API's (botocore)."""
@@ -168,7 +218,7 @@ def test_a_command_of_aws_is_one_that_its_api_has_with_those_very_options(comman
     actions = {xform_name(name, "-"): name for name in model.operation_names}
     shape = model.operation_model(actions[verb]).input_shape
     assert shape is not None
-    own = [word for word in rest if word not in {"--query", "QueueUrl", "--output", "text"}]
+    own = [word for word in rest if word not in {"--query", "QueueUrl", "--output", "text", "--region", "{region}"}]
     given = {word.removeprefix("--") for word in own if word.startswith("--")}
     flags = {one for one, after in zip(own, [*own[1:], "--"], strict=True) if {one[:2], after[:2]} == {"--"}}
     members = {xform_name(name, "-"): member for name, member in shape.members.items()}
@@ -251,8 +301,10 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     state: dict[str, Any] = {"deployment": {"resources": []}}
 
     def exported(_: Workspace, *arguments: str, capture: bool) -> str:
-        assert arguments == ("stack", "export")
         assert capture
+        if arguments[:2] == ("stack", "history"):
+            return json.dumps(state.get("history", [{"kind": "destroy"}]))
+        assert arguments == ("stack", "export")
         if not state:
             raise Refused(f"`pulumi stack export` ended with 255: error: no stack named '{STACK}' found")
         return json.dumps(state)
@@ -272,7 +324,7 @@ def test_nothing_left_is_exit_code_0(account: Account, stack: dict[str, Any]) ->
     stack["deployment"]["resources"] = [{"id": "ours"}]
     code, said = told()
     assert code == 0
-    assert f"nothing tagged {TAG}={STACK} in {REGION} is unknown to the stack's state, which knows 2 more" in said
+    assert f"everything that is tagged {TAG}={STACK} in {REGION} is in the stack's state (2 things)" in said
     assert instance not in said
 
 
@@ -280,10 +332,9 @@ def test_all_that_is_left_is_told_in_the_order_of_its_removal_with_its_cost(
     account: Account, stack: dict[str, Any]
 ) -> None:
     key, volume, instance = account.key(), account.volume(), account.group("theirs")
-    stack.clear()
     code, said = told()
     assert code == 1
-    assert "the stack has no state here: if it is up from elsewhere, that is in use" in said
+    assert "isn't in the stack's state, which has 0 others" in said
     assert [said.index(name) for name in ("theirs", instance, volume, key)] == sorted(
         said.index(name) for name in ("theirs", instance, volume, key)
     )
@@ -291,8 +342,60 @@ def test_all_that_is_left_is_told_in_the_order_of_its_removal_with_its_cost(
     assert f"  aws ec2 terminate-instances --instance-ids {instance} --region {REGION}\n" in said
     assert f"--key-id {key} --region {REGION}  # what it encrypts is lost with it" in said
     as_json = json.loads(told("--json")[1])
-    assert as_json["known"] is None
+    assert as_json["known"] == 0
     assert [one["id"] for one in as_json["left"]] == ["theirs", instance, volume, key]
+    assert all(one["remove"] and not one["kept"] for one in as_json["left"])
+
+
+@pytest.mark.parametrize("state", [{}, {"deployment": {"manifest": {}}, "history": []}], ids=["none", "a new one"])
+def test_without_a_state_that_anything_was_done_in_no_command_is_told(
+    account: Account, stack: dict[str, Any], state: dict[str, Any]
+) -> None:
+    """As in a fresh checkout, or with another backend: all of a cluster that is up would be removed."""
+    names = {account.key(), account.volume(), account.group("up-elsewhere"), "up-elsewhere"}
+    account.client("ssm").put_parameter(Name="p", Value="v", Type="String", Tags=account.tags)
+    stack.clear()
+    stack.update(state)
+    code, said = told()
+    assert code == 1
+    assert "the stack has no state here: if it is up from elsewhere, that is in use. No commands are told" in said
+    assert all(name in said for name in names)
+    assert not re.search(r"\baws |--region|remove it", said)
+    as_json = json.loads(told("--json")[1])
+    assert as_json["known"] is None
+    assert {one["id"] for one in as_json["left"]} > names
+    assert {one["remove"] for one in as_json["left"]} == {""}
+    assert as_json["caution"].startswith("the stack has no state here")
+
+
+def test_a_cluster_of_that_name_which_another_state_knows_is_always_warned_of(
+    account: Account, stack: dict[str, Any]
+) -> None:
+    warned = "A cluster of this name that another backend or project has the state of would be listed too"
+    assert warned in told()[1]
+    account.volume()
+    assert warned in told()[1]
+    assert warned in json.loads(told("--json")[1])["caution"]
+
+
+@pytest.mark.parametrize(("production", "keeps"), [("true", True), ("'true'", True), ("false", False), ("null", True)])
+def test_what_production_keeps_on_purpose_is_marked_and_has_no_command(
+    account: Account, stack: dict[str, Any], production: str, keeps: bool
+) -> None:
+    """Where the file doesn't say plainly that it isn't production, it counts as such."""
+    key, volume = account.key(), account.volume()
+    account.client("s3").create_bucket(Bucket="left", CreateBucketConfiguration={"LocationConstraint": REGION})
+    account.client("s3").put_bucket_tagging(Bucket="left", Tagging={"TagSet": account.tags})
+    account.client("logs").create_log_group(logGroupName="flow", tags={TAG: STACK})
+    with next(Path("stacks").iterdir()).open("a") as file:
+        file.write(f"  trainwright:production: {production}\n")
+    said, as_json = told()[1], json.loads(told("--json")[1])
+    marked = {line.split("  ")[0] for line in said.splitlines() if line.endswith("  kept on purpose")}
+    assert marked == ({f"key {key}", "bucket left", "log group flow"} if keeps else set())
+    assert {one["id"] for one in as_json["left"] if not one["remove"]} == ({key, "left", "flow"} if keeps else set())
+    assert {one["id"] for one in as_json["left"] if one["kept"]} == ({key, "left", "flow"} if keeps else set())
+    assert "console" not in said
+    assert f"delete-volume --volume-id {volume}" in said
 
 
 def test_a_kind_that_is_not_known_is_told_by_its_arn_and_names_can_hold_no_command(

@@ -101,13 +101,20 @@ def test_one_who_is_sure_is_not_asked(setting: Setting, prefix: Any) -> None:
     assert setting.commands == ["up --yes --suppress-outputs --stack prod", "destroy --yes --stack prod"]
 
 
-@pytest.mark.parametrize("verb", [lifecycle.up, lifecycle.down])
-def test_where_nobody_can_be_asked_nothing_is_begun(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, verb: Any
+@pytest.mark.parametrize(
+    ("verb", "done", "look"),
+    [
+        (lifecycle.up, "changed", "trainwright preview --stack prod --live"),
+        (lifecycle.down, "destroyed", "pulumi destroy --preview-only --stack prod"),
+    ],
+)
+def test_where_nobody_can_be_asked_nothing_is_begun_and_what_would_be_can_be_looked_at(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, verb: Any, done: str, look: str
 ) -> None:
     """In CI: no cluster is said to be left, as none was touched, and the stack's file stays as it is."""
     monkeypatch.setattr(lifecycle, "_can_ask", lambda: False)
-    with pytest.raises(Refused, match=r"no terminal here to ask on before 'prod' is changed.*give --yes$"):
+    told = rf"no terminal here to ask on before 'prod' is {done}\. See what would be by `{look}`.*give --yes$"
+    with pytest.raises(Refused, match=told):
         verb("prod", setting.console)
     assert not setting.asked.exists()
 

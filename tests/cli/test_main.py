@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +55,27 @@ def test_a_bucket_that_wants_credentials_says_how_to_give_them(
     error.__cause__ = NoCredentialsError()
     assert ended(monkeypatch, error) == 1
     assert capsys.readouterr().err.startswith("error: s3://b: Unable to locate credentials. Sign in to AWS")
+
+
+def test_the_module_itself_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m cli.main` said nothing and ended well."""
+    monkeypatch.setattr(sys, "argv", ["cli.main", "no-such-verb"])
+    monkeypatch.delitem(sys.modules, "cli.main")
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("cli.main", run_name="__main__")
+    assert left.value.code == 2
+    assert "no-such-verb" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("columns", "width"), [("", 160), ("70", 70)])
+def test_a_pipe_is_wide_unless_one_says_how_wide(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+    """Rich takes 80 columns, and folds what a program is to read."""
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setenv("COLUMNS", columns)
+    if not columns:
+        monkeypatch.delenv("COLUMNS")
+    monkeypatch.delitem(sys.modules, "cli.verbs.options")
+    assert runpy.run_module("cli.verbs.options")["console"].width == width
 
 
 @pytest.mark.parametrize("verb", [["catalog"], ["check"]])

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from cli.moments import moments
+from trainer import layout
 from trainer.node.peers import Ended
 
 
@@ -32,6 +34,16 @@ def test_each_thing_keeps_its_key_as_the_run_goes_on(prefix: Any) -> None:
     after = {moment.key for moment in moments(prefix.history(), now=9.0)}
     assert before < after
     assert len(after) == len(before) + 1
+
+
+def test_a_generation_that_told_nothing_counts_from_when_it_was_formed(prefix: Any) -> None:
+    """Not from the look that finds it: a second `up` of a failed run told of it after the run's end."""
+    prefix.generation(1, ["i-1"])
+    os.utime(prefix.store.root / layout.generation(1), (prefix.began + 3,) * 2)
+    prefix.boot("i-1", 0.0)
+    told = [(moment.time - prefix.began, moment.text) for moment in moments(prefix.history(), now=9e9)]
+    assert told[0] == (3.0, "generation 1: 1 node, world 1")
+    assert told[1][1] == "i-1: booted in 4.6 s"
 
 
 def test_what_befalls_members_is_told_as_it_is_seen(prefix: Any) -> None:

@@ -55,6 +55,13 @@ def test_a_member_that_stands_still_is_lost_and_one_that_drained_has_left(prefix
     assert states(prefix, ("i-1", "i-2")) == {"i-1": "lost", "i-2": "left"}
 
 
+def test_an_own_program_that_tells_what_is_safe_and_no_metrics_runs(prefix: Any) -> None:
+    prefix.generation(1, ["i-1", "i-2"])
+    prefix.card("i-1", progress=60)
+    prefix.card("i-2")
+    assert states(prefix) == {"i-1": "running, rank 0", "i-2": "running, rank 1"}
+
+
 def test_how_a_members_workers_ended(prefix: Any) -> None:
     prefix.card("i-1", ended=Ended(1, "done"))
     prefix.card("i-2", ended=Ended(1, "failed", "rank 1 was killed by SIGKILL"))

@@ -53,6 +53,23 @@ def test_a_loss_that_became_no_number_is_said_without_a_fall(prefix: Any, facts:
     assert "→ not finite\n" in "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
+def test_an_own_program_without_metrics_ends_well_as_far_as_it_said(prefix: Any, facts: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    prefix.card("i-1", progress=60)
+    prefix.end(9.0)
+    text = printed(prefix.history(), facts, 80)
+    assert "Ended well" in text
+    assert "none told; 60 is safe, the program says" in text
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_failed_run_alone_is_told_how_to_go_on(prefix: Any, facts: Any, succeeded: bool) -> None:
+    prefix.end(9.0, succeeded=succeeded)
+    command = "trainwright retry --stack local"
+    assert (command in printed(prefix.history(), replace(facts, retry=command), 120)) is not succeeded
+    assert "another try" not in printed(prefix.history(), facts, 120)
+
+
 def test_what_stays_is_the_last_line(prefix: Any, facts: Any) -> None:
     text = printed(prefix.eventful(), replace(facts, afterwards="make down ends the cluster"), 80)
     assert text.rstrip().splitlines()[-1].strip() == "make down ends the cluster"

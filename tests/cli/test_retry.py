@@ -88,6 +88,17 @@ class Stack:
         assert (name, instances) == ("g", {"i-1", "i-2"})
 
 
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [("r-1", "trainwright retry --stack a"), ("r-2", "trainwright queue retry r-2 --stack a"), ("r-0", "")],
+)
+def test_a_run_is_tried_again_by_the_verb_that_can(store, run, command):
+    stack = Stack(store)
+    stack.stack, stack.outputs = "a", {"queueUrl": "q"}
+    stack.queue = lambda: SimpleNamespace(places=lambda: [SimpleNamespace(turn=SimpleNamespace(run="r-2"))])
+    assert retrying.again(stack, run) == command
+
+
 def test_who_tried_again_is_in_the_audit_record(store, monkeypatch):
     monkeypatch.setattr(retrying, "Workspace", lambda _: Stack(store))
     ended(store, succeeded=False)

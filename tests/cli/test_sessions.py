@@ -27,8 +27,13 @@ class Handing:
 
     def __init__(self) -> None:
         self.told: dict[str, Any] | bytes = dict(TOLD)
+        self.sends_on = ""
+        self.asked: list[str] = []
 
     def answer(self, method: str, path: str, given: dict[str, str], _: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.asked.append(path)
+        if self.sends_on and path in {ROLE, "/?user=ada"}:
+            return 302, {"Location": self.sends_on}, b""
         if path == "/latest/api/token":
             assert method == "PUT"
             return 200, {}, b"T"
@@ -57,6 +62,26 @@ def test_an_instances_role_is_asked_of_its_metadata_with_a_token(handing: tuple[
 
 def test_an_address_hands_out_whatever_its_query_asks_for(handing: tuple[Handing, str]) -> None:
     assert sessions.at_address(f"{handing[1]}/?user=ada") == READ
+
+
+def test_nobody_is_sent_on_to_another_address(handing: tuple[Handing, str]) -> None:
+    """It may be in the clear; and who shows a token shows it there too."""
+    cloud, url = handing
+    elsewhere = Handing()
+    with served(elsewhere) as other:
+        cloud.sends_on = f"{other}/?user=ada"
+        for ask in (lambda: sessions.of_instance("nodes"), lambda: sessions.at_address(f"{url}/?user=ada")):
+            with pytest.raises(Refused, match="it sends on to another address, which isn't followed"):
+                ask()
+    assert not elsewhere.asked
+
+
+def test_what_is_this_machines_goes_by_no_proxy(handing: tuple[Handing, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert sessions.at_address(f"{handing[1]}/?user=ada") == sessions.of_instance("nodes") == READ
 
 
 def test_a_person_has_them_by_a_variable_and_asks_anew_before_they_end(

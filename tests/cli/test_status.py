@@ -5,10 +5,12 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from cli import status
 from cli.account import Group
+from trainer.node.peers import Ended
 
 
 def printed(history: Any, now: float, alive: Collection[str] | None = None, *, stopped: bool = False) -> str:
@@ -34,6 +36,43 @@ def test_a_run_that_is_over_has_no_time_left(prefix: Any) -> None:
     assert "the run is done" in text
     assert "left" not in text
     assert "ago" not in text
+
+
+def test_an_own_program_without_metrics_shows_what_it_said_is_safe(prefix: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    prefix.card("i-1", progress=60)
+    text = printed(prefix.history(), prefix.began)
+    assert "step 60 is safe" in text
+    assert "no step yet" not in text
+    assert status.progress_line(prefix.history(), prefix.began) == "step 60 is safe"
+    read = status.as_json(prefix.history(), now=0.0)
+    assert (read["verdict"], read["safe"]) == ("Running", 60)
+
+
+def test_a_failed_run_is_told_how_to_go_on(prefix: Any) -> None:
+    prefix.end(9.0, succeeded=False, reason="boom")
+    console = Console(file=io.StringIO(), width=120)
+    console.print(status.status(prefix.history(), retry="trainwright retry --stack a"))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "the run failed: boom. `trainwright retry --stack a` gives it another try" in said
+
+
+def test_the_first_generation_has_no_reason_to_tell(prefix: Any) -> None:
+    prefix.generation(1, ["i-1"])
+    assert "generation 1 · 1 node · world 1\n" in printed(prefix.history(), prefix.began)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_id_is_ever_cut_short(prefix: Any, width: int) -> None:
+    for node in prefix.nodes:
+        prefix.boot(node, 1.0)
+        prefix.card(node, ended=Ended(1, "failed", "rank 1 exited with 1: " + "woe " * 20))
+    prefix.generation(1, list(prefix.nodes))
+    console = Console(file=io.StringIO(), width=width)
+    console.print(status.status(prefix.history(), now=prefix.began))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(node in text for node in prefix.nodes)
+    assert text.count("4.6 s") == len(prefix.nodes)
 
 
 def test_nothing_reported_yet_is_said(prefix: Any) -> None:

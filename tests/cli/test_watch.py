@@ -94,6 +94,13 @@ def test_one_who_comes_late_is_not_flooded(prefix: Any, facts: Any) -> None:
     assert len(lines) < watch.MOST_AT_ONCE + 4
 
 
+def test_a_run_that_has_ended_is_told_in_times_before_its_end(prefix: Any, facts: Any) -> None:
+    prefix.train(1, 1, 60, 7.0)
+    prefix.end(19.0, succeeded=False, reason="no progress")
+    lines = followed(prefix, facts, script()).splitlines()
+    assert [line.split()[0] for line in lines] == ["0:19", "0:19"]
+
+
 def test_a_failed_outcome_is_returned_and_said(prefix: Any, facts: Any) -> None:
     text = followed(prefix, facts, script(lambda: prefix.end(9.0, succeeded=False, reason="no progress")))
     assert text.splitlines()[-1].endswith("the run failed: no progress")

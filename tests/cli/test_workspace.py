@@ -81,6 +81,26 @@ def test_a_local_stack_of_alibaba_cloud_leads_to_the_embedded_one_as_nobody(
     assert "ALICLOUD_ACCESS_KEY" not in os.environ
 
 
+MPIRUN = """{type: m6a.large, image: ami-00000000000000000, desired: %d}
+  trainwright:network: {zones: [us-west-2a]}
+  trainwright:job: {name: mine, command: [python, a.py], launcher: mpirun}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "refused"), [("local-a", 2, True), ("local-a", 1, False), ("prod", 2, False)]
+)
+def test_mpirun_on_several_nodes_is_refused_where_all_are_one_host(
+    project: Path, name: str, nodes: int, refused: bool
+) -> None:
+    workspace = stack(project, name, region="us-west-2", nodes=MPIRUN % nodes)
+    if not refused:
+        assert workspace.plan()[0].fleet.desired == nodes
+        return
+    with pytest.raises(Refused) as raised:
+        workspace.plan()
+    assert "job.launcher: mpirun needs nodes with host names of their own, and the 2 of" in str(raised.value)
+
+
 def test_who_has_no_login_is_told_how_to_get_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new user has followed all but that line, and has no CLI on the path to follow it by."""
     said = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"

@@ -177,6 +177,27 @@ def test_an_entry_of_the_wrong_form_is_told_what_the_list_is_of(stack):
     assert "Who is told of alarms" in line
 
 
+@pytest.mark.parametrize(
+    ("job", "lines"),
+    [
+        (
+            {"name": "mine", "command": "python a.py"},
+            ["job.command: must be a list, not 'python a.py'. Write [python, a.py]"],
+        ),
+        ({"name": "mine", "command": []}, ["job.command: is empty. "]),
+        ({"name": "mine", "command": ["a", ""]}, ["job.command.1: is empty"]),
+        (
+            {"name": "mine", "comand": ["python", "a.py"], "launcher": "mpirun"},
+            ["job.command: is missing. ", "job.comand: there is no such key. Did you mean command"],
+        ),
+    ],
+)
+def test_a_job_whose_command_is_wrong_is_judged_as_no_other_kind_of_job(stack, job, lines):
+    told = _lines(stack({"job": job}))
+    assert len(told) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(told, lines, strict=True))
+
+
 def test_an_unknown_cloud_is_said_alone_and_judged_as_none(stack):
     values = stack({"cloud": "alibaba", "nodes.type": "ecs.g8i.large", "nodes.image": "m-t4n0123456789abcdefgh"})
     (line,) = _lines(values)

@@ -63,6 +63,11 @@ def test_a_share_that_is_no_whole_number_of_nodes_is_taken_both_ways(costed):
     assert amount.high == pytest.approx(3 * 21.95764 + 1 * 9.9307)
 
 
+def test_the_table_says_which_number_of_nodes_is_which(costed):
+    told = " ".join(costed({**P4D, "nodes.desired": 2, "nodes.max": 4}).text(80).split())
+    assert "bought on-demand, 2 nodes desired and 4 the most; a month is" in told
+
+
 def test_a_base_larger_than_the_fleet_costs_no_more_than_the_fleet(costed):
     mixed = {"nodes.capacity": "mixed", "nodes.on_demand_base": 8}
     assert _amount(costed({**P4D, **mixed}), "mixed", 4).high == pytest.approx(4 * 21.95764)

@@ -35,7 +35,7 @@ WRONG = [
         {"network.zones": []},
         "network.zones: is empty. Availability zones, one private subnet each. Gangs train best in one.",
     ),
-    ({"network.zones": "us-west-2a"}, "network.zones: must be a list, not 'us-west-2a'"),
+    ({"network.zones": "us-west-2a"}, "network.zones: must be a list, not 'us-west-2a'. Write [us-west-2a]"),
     ({"network.zones": list("abcd")}, "network.zones: has 4 entries, at most 3 are possible"),
     (
         {"network.cidr": "10.0.0.1/16"},
@@ -68,7 +68,18 @@ WRONG = [
         {"job": {"name": "mine", "command": ["x"], "cod": "."}},
         "job.cod: there is no such key. Did you mean code or command?",
     ),
-    ({"job": {"name": "mine", "command": "python a.py"}}, "job.command: must be a list, not 'python a.py'"),
+    (
+        {"job": {"name": "mine", "command": "python a.py"}},
+        "job.command: must be a list, not 'python a.py'. Write [python, a.py]",
+    ),
+    (
+        {"job.launcher": "mpirun"},
+        "job.launcher: there is no such key. It belongs to `job.command`, a program of your own",
+    ),
+    ({"job.deterministic": "yes"}, "job.deterministic: must be true or false, not 'yes'"),
+    ({"job.deterministic": "on"}, "job.deterministic: must be true or false, not 'on'"),
+    ({"job.deterministic": 1}, "job.deterministic: must be true or false, not 1"),
+    ({"nodes.containers": "true"}, "nodes.containers: must be true or false, not 'true'"),
     ({"job": {"name": "mine", "command": ["a", ""]}}, "job.command.1: is empty"),
     (
         {"job": {"name": "mine", "command": ["a"], "launcher": "srun"}},
@@ -140,6 +151,11 @@ def test_from_config_reads_what_pulumi_passes(stack):
     spec = parse(from_config({**config, "aws:region": "eu-west-1", "other:nodes": "{}"}))
     assert spec == parse(values)
     assert spec.production is True
+
+
+@pytest.mark.parametrize(("text", "meant"), [("true", True), ("false", False)])
+def test_true_and_false_at_the_top_may_be_text_as_pulumi_writes_them(stack, text, meant):
+    assert parse(stack({"production": text})).production is meant
 
 
 def test_text_that_only_begins_like_json_is_refused_in_words(stack):

@@ -93,7 +93,7 @@ def test_a_killed_up_is_cleared_by_the_next_one(project: Project) -> None:
     wait_for("the cloud starts", lambda: cloud.find(project.home), limit_s=60)
     time.sleep(2.5)  # within the engine's update
     _kill_session(up.pid)
-    up.wait(10)
+    up.wait(60)
     running = cloud.find(project.home)
     assert running is not None
     again = project.trainwright("up")

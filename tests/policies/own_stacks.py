@@ -15,6 +15,7 @@ from pulumi.runtime import rpc
 from policies.control import judge
 from policies.controls import declared
 from policies.resources import Resource, Stack
+from policies.rollout import CONFIGURATION
 from policies.settings import Settings, parse
 from policies.values import UNKNOWN
 from policies.verdicts import settled
@@ -70,19 +71,23 @@ def declared_by(name: str, mocked: Mocked, *, preview: bool = False) -> Stack:
     """What a stack of ours declares: once for all tests, none of which changes it."""
     if (name, preview) not in _stacks:
         values = config_of(name, "trainwright")
-        _stacks[name, preview] = seen(mocked.cluster(values, name="c1", preview=preview), values["region"])
+        records = mocked.cluster(values, name="c1", preview=preview)
+        _stacks[name, preview] = seen(records, values["region"], made=not preview)
     return _stacks[name, preview]
 
 
-def seen(records: Records, region: str) -> Stack:
-    """What policies see of what was registered."""
+def seen(records: Records, region: str, *, made: bool = True) -> Stack:
+    """What policies see of what was registered; of what executions name by its id, also that, once it is `made`."""
     return Stack(
         tuple(
             Resource(
                 record.type,
                 record.name,
                 record.urn,
-                _known(record.inputs),
+                {
+                    **_known(record.inputs),
+                    **({"id": f"{record.name}-id"} if made and record.type == CONFIGURATION else {}),
+                },
                 record.made_of,
                 record.inputs.get("region") or region,
                 record.protect,

@@ -224,6 +224,36 @@ def test_an_api_that_answers_no_says_why(service, answer, said, code):
     assert raised.value.code == code
 
 
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_signed_call_is_sent_on_to_no_other_address_and_in_the_clear_to_no_proxy(serve, service, monkeypatch, code):
+    shown = []
+
+    class Elsewhere(Answering):
+        def do_GET(self):
+            shown.append(dict(self.headers.items()))
+            self.answer(200, "{}")
+
+        do_POST = do_GET
+
+    class Sending(Answering):
+        def do_POST(self):
+            self.send_response(code)
+            self.send_header("Location", elsewhere)
+            self.end_headers()
+
+    elsewhere = serve(Elsewhere)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", elsewhere)
+    role = Role(EcsMetadata(service.url))
+    monkeypatch.setenv(alicloud.ENDPOINT, serve(Sending))
+    with pytest.raises(ApiError, match=f"{code}: it sends on to another address, which isn't followed"):
+        Api("cn-hangzhou", role).call("ess", "Look")
+    monkeypatch.setenv(alicloud.ENDPOINT, service.url)
+    Api("cn-hangzhou", role).call("ess", "Look")
+    assert not shown
+
+
 def test_apis_are_called_within_the_network():
     assert {host for _, host in alicloud.SERVICES.values()} == {
         "ess-vpc.{region}.aliyuncs.com",

@@ -69,6 +69,33 @@ def test_what_is_not_there_is_none(service):
     assert Ec2Metadata(service.url).interruption() is None
 
 
+def test_a_token_goes_to_no_proxy_and_to_no_other_address(service, serve, monkeypatch):
+    shown = []
+
+    class Elsewhere(Answering):
+        def do_GET(self):
+            shown.append(self.path)
+            self.answer(200, "x")
+
+    class Sending(Answering):
+        def do_PUT(self):
+            self.answer(200, "token")
+
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", elsewhere)
+            self.end_headers()
+
+    elsewhere = serve(Elsewhere)
+    with pytest.raises(OSError, match="302: it sends on to another address, which isn't followed"):
+        Ec2Metadata(serve(Sending)).get("x")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", elsewhere)
+    assert Ec2Metadata(service.url).identity().node == "i-1"
+    assert not shown
+
+
 def test_a_notice_says_when(service):
     service.values["meta-data/spot/instance-action"] = '{"action": "terminate", "time": "2026-01-01T00:02:00Z"}'
     assert Ec2Metadata(service.url).interruption() == "2026-01-01T00:02:00Z"
@@ -79,14 +106,31 @@ PAGE = "<html><head><title>404 - Not Found</title></head><body>404 - Not Found</
 
 @pytest.mark.parametrize(
     "answer",
-    [PAGE, "", "[]", "null", "1", '{"action": "terminate"}', '{"time": "soon"}', '{"time": 1}', '{"time": null}'],
+    [PAGE, "", "[]", "null", "1", '"action"', "{}", '{"time": "soon"}', '{"time": 1}', '{"action": null}'],
 )
-def test_what_is_no_moment_is_no_notice(service, answer):
+def test_what_is_no_notice_is_said_once_and_ignored(service, capsys, answer):
     """A healthy node would drain for ever, and each that its group sends in its place."""
     service.values["meta-data/spot/instance-action"] = answer
     service.values["meta-data/events/recommendations/rebalance"] = answer
     client = Ec2Metadata(service.url)
-    assert (client.interruption(), client.at_risk()) == (None, None)
+    assert [(client.interruption(), client.at_risk()) for _ in range(2)] == [(None, None)] * 2
+    assert capsys.readouterr().out.count(f"is no notice, and is ignored: {answer!r}") == 2, "once for each"
+
+
+@pytest.mark.parametrize(
+    ("time", "when"),
+    [
+        ('"2026-01-01T00:02:00+00:00"', "2026-01-01T00:02:00+00:00"),
+        ("1767225720", "1767225720"),
+        ("null", "an unknown time"),
+    ],
+)
+def test_a_notice_whose_time_is_written_otherwise_is_one_all_the_same(service, time, when):
+    """The node goes: its workers are given the time that most notices leave."""
+    service.values["meta-data/spot/instance-action"] = f'{{"action": "stop", "time": {time}}}'
+    assert Ec2Metadata(service.url).interruption() == when
+    service.values["meta-data/events/recommendations/rebalance"] = f'{{"noticeTime": {time}}}'
+    assert (Ec2Metadata(service.url).at_risk() or "an unknown time") == when
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from trainer.node.turns import Turns, clear
 from trainer.node.workers import Job, trainer_command
 from trainer.store import Entry, Store, StoreError, open_store
 
-IDENTIFY_LIMIT_S = 60
+IDENTIFY_LIMIT_S = 60 + preflight.CLOCK_LIMIT_S
 HARDEN_LIMIT_S = harden.LIMIT_S + 30
 STORAGE_LIMIT_S = 7200
 FABRIC_LIMIT_S = 60
@@ -200,6 +200,7 @@ class Agent:
 
     def _own(self, bucket: Store) -> tuple[Turn, str]:
         """The stack's own run, of which other nodes' user-data may tell another than this one's does."""
+        preflight.set_clock()
         told, found = Turn(self.config.run, self.config.job), []
         self._await_answer(lambda: found.append(first(bucket, told)))
         return found[0], f"the stack's own run is {found[0].run}"
@@ -225,8 +226,10 @@ class Agent:
         return identity, str(identity)
 
     def _identity(self, report: BootReport) -> Identity:
+        """Who this node is, once its clock is right: any request to the bucket is signed by it."""
         identity = self.metadata.identity()
         report.node = identity.node
+        preflight.set_clock()
         return identity
 
     def _since(self, identity: Identity, store: Store) -> Identity:
@@ -345,7 +348,6 @@ class Agent:
 
     def _health(self, found: Fabric, shipper: Shipper, membership: Membership, report: BootReport) -> tuple[None, str]:
         gpus, node = self.config.gpus, membership.card.node
-        preflight.set_clock()
         room = 0 if self._saves.is_dir() else preflight.room(self.config.job)
         whole = not report.degraded("scratch")
         if whole and (reason := health.too_small(self.paths.scratch, room)) and self._fails(membership, reason):

@@ -22,8 +22,9 @@ from types import FrameType
 
 from trainer import exits, layout
 from trainer.node import launchers
-from trainer.node.peers import DONE, DRAINED, FAILED, Card, Ended, Generation
-from trainer.node.processes import bound
+from trainer.node.peers import DONE, DRAINED, FAILED, Card, Ended, Generation, Member
+from trainer.node.postmortem import told
+from trainer.node.processes import dying_with_parent
 from trainer.node.remote import REFUSED, Answer, Request
 from trainer.store import Missing, Store, Unavailable, open_store
 
@@ -36,13 +37,13 @@ SETTLE_S = 1.0
 """How long what was started is watched before it counts as running: what can't run at all ends in less."""
 
 NOTICED_S = 15.0
-"""How long the first node may take to say that `mpirun` has ended, once what it had started here has."""
+"""How long the leader may take to say that `mpirun` has ended, once what it had started here has."""
 
 RENAMED = "PRTE_MCA_prte_strip_prefix"
 """By which an image may have Open MPI call a node otherwise than the node does itself (PRRTE, `proc_info.c`)."""
 
 CODES = {DONE: exits.DONE, DRAINED: exits.DRAINED, FAILED: 1}
-"""The exit code by how the first node's command ended; any other end is the loss of a peer.
+"""The exit code by how the leader's command ended; any other end is the loss of a peer.
 
 Which node's rank made `mpirun` fail is not known here: each says that it failed, so that no node alone is blamed.
 """
@@ -50,72 +51,85 @@ Which node's rank made `mpirun` fail is not known here: each says that it failed
 
 @dataclass
 class Attendance:
-    """This node's part in a generation's `mpirun`, which runs on the generation's first node."""
+    """This node's part in a generation's `mpirun`, which runs on the generation's leader."""
 
     store: Store
-    generation: Generation
-    node: str
+    number: int
+    rank: int
+    """The generation's number, and this node's in it."""
     run: Callable[[str], subprocess.Popen[bytes]]
     """Starts a shell's line."""
     child: subprocess.Popen[bytes] | None = None
     answer: Answer | None = None
     """How that began, once it has."""
+    _members: tuple[Member, ...] = ()
     _told: bool = False
     _over: float | None = None
 
     def attend(self) -> int:
-        """Run what the first node asks for, and wait for its end; the exit code. Raises `StoreError`."""
+        """Run what the leader asks for, and wait for its end; the exit code. Raises `StoreError`."""
         while True:
             try:
+                self._members = self._members or self._read()
                 self._start()
                 ended = self._ended()
             except Unavailable as error:
-                print(f"the first node can't be asked how it is: {error}", flush=True)
+                print(f"the leader can't be asked how it is: {error}", flush=True)
                 ended = None
             if ended:
-                return self._with_the_first(ended.how)
+                return self._with_the_leader(ended.how)
             if code := self._left_alone():
                 print(f"what mpirun had started here {told(code)}, and mpirun goes on", flush=True)
                 return 1
             time.sleep(POLL_S if self._told else ASKED_POLL_S)
 
+    def _read(self) -> tuple[Member, ...]:
+        return Generation.parse(self.store.get(layout.generation(self.number))).members
+
+    @property
+    def _node(self) -> str:
+        return self._members[self.rank].node
+
+    @property
+    def _leader(self) -> str:
+        return self._members[0].node
+
     def _start(self) -> None:
         """Run what is asked for, once it is, and tell how that began."""
-        number = self.generation.number
         if self.answer is None:
             try:
-                request = Request(**json.loads(self.store.get(layout.remote_request(number, self.node))))
+                request = Request(**json.loads(self.store.get(layout.remote_request(self.number, self._node))))
             except Missing:
                 return
             self.answer = self._begun(request)
         if not self._told:
-            self.store.put(layout.remote_answer(number, self.node), self.answer.json())
+            self.store.put(layout.remote_answer(self.number, self._node), self.answer.json())
             self._told = True
 
     def _begun(self, request: Request) -> Answer:
         if request.host == socket.gethostname() and RENAMED not in os.environ:
-            why = f"{self.node} and the first node are both called {request.host}, which Open MPI knows nodes by"
+            why = f"{self._node} and the leader are both called {request.host}, which Open MPI knows nodes by"
             return Answer(REFUSED, f"{why}: give each a host name of its own")
         self.child = self.run(request.line)
         if (code := self._code(SETTLE_S)) is None:
             return Answer(None)
-        return Answer(code if code >= 0 else 128 - code, f"it {told(code)} on {self.node}, whose log says why")
+        return Answer(code if code >= 0 else 128 - code, f"it {told(code)} on {self._node}, whose log says why")
 
     def _ended(self) -> Ended | None:
-        """How the first node's command ended in this generation, None while it runs."""
+        """How the leader's command ended in this generation, None while it runs."""
         try:
-            ended = Card.parse(self.store.get(layout.card(self.generation.members[0].node))).ended
+            ended = Card.parse(self.store.get(layout.card(self._leader))).ended
         except Missing:
             return None
-        return ended if ended and ended.generation == self.generation.number else None
+        return ended if ended and ended.generation == self.number else None
 
-    def _with_the_first(self, how: str) -> int:
-        """The exit code of a node whose first ended so. A daemon that crashed is not always a failure to `mpirun`."""
+    def _with_the_leader(self, how: str) -> int:
+        """The exit code of a node whose leader ended so. A daemon that crashed is not always a failure to `mpirun`."""
         if how == DONE and self.child and (code := self._code(NOTICED_S)) != 0:
             print(f"mpirun ended well, and what it had started here {told(code)}", flush=True)
             return 1
         if how == FAILED:
-            print(f"it failed on {self.generation.members[0].node}, whose log says why", flush=True)
+            print(f"it failed on {self._leader}, whose log says why", flush=True)
         return CODES.get(how, exits.PEER_LOST)
 
     def _code(self, wait_s: float) -> int | None:
@@ -127,24 +141,13 @@ class Attendance:
             return None
 
     def _left_alone(self) -> int:
-        """The exit code of what ran here, if it failed and the first node has not ended since; else 0."""
+        """The exit code of what ran here, if it failed and the leader has not ended since; else 0."""
         code = self.child.poll() if self.child else None
         if code is None:
             return 0
         if self._over is None:
             self._over = time.monotonic()
         return code if time.monotonic() > self._over + NOTICED_S else 0
-
-
-def told(code: int | None) -> str:
-    """An exit code in words."""
-    return (
-        "goes on"
-        if code is None
-        else f"was killed by {signal.Signals(-code).name}"
-        if code < 0
-        else f"exited with {code}"
-    )
 
 
 def run(line: str) -> subprocess.Popen[bytes]:
@@ -155,7 +158,7 @@ def run(line: str) -> subprocess.Popen[bytes]:
         [shell, "-c", line],
         env=found,
         stdin=subprocess.DEVNULL,
-        preexec_fn=bound(),  # noqa: PLW1509  this process has no other thread
+        preexec_fn=dying_with_parent(),  # noqa: PLW1509  this process has no other thread
     )
 
 
@@ -166,8 +169,7 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 def main() -> int:
     """Attend the generation that the environment names, as the node that it names."""
     store, number = open_store(os.environ["TRAINWRIGHT_STORE"]), int(os.environ["TRAINWRIGHT_GENERATION"])
-    generation = Generation.parse(store.get(layout.generation(number)))
-    return Attendance(store, generation, generation.members[int(os.environ["NODE_RANK"])].node, run).attend()
+    return Attendance(store, number, int(os.environ["NODE_RANK"]), run).attend()
 
 
 if __name__ == "__main__":

@@ -15,9 +15,11 @@ from http.client import HTTPException
 
 from trainer import layout
 from trainer.node.console import say
+from trainer.node.launchers import MPIRUN
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import Membership, Outcome
 from trainer.node.peers import DONE, DRAINING, FAILED, GRACE_S, QUARANTINED, READY, STOPPED, Ended, Generation
+from trainer.node.postmortem import waited_in_vain
 from trainer.node.rules import End, Form, Wait, decide
 from trainer.node.shipping import Shipper
 from trainer.node.standby import Standby
@@ -45,7 +47,7 @@ PARTING_S = 6.0
 """How long workers may take to notice that their peers are gone; the trainer saves up to 5 s of what it had begun."""
 
 LINGERING_S = 150.0
-"""How long workers may go on once others of their generation were drained: longer than a drain may take."""
+"""How long workers may go on once others of their generation were drained, where nothing gives them a time to save."""
 
 FINISHING_S = 3600.0
 """The same where the others were done: one may have a last model to save. Where all keep a pulse, that sets the limit.
@@ -99,7 +101,7 @@ class Generations:
         """Start the first workers."""
         self._turn()
         ranks = sorted(self.workers.processes) if self.workers else []
-        return None, f"ranks {ranks} started"
+        return None, f"ranks {ranks} started" if ranks else "no rank starts before the others have saved"
 
     def follow(self) -> Outcome | None:
         """Take part until the end. Returns the run's outcome, or None where this node left before it.
@@ -178,24 +180,30 @@ class Generations:
             self._say(f"can't look at the run: {type(error).__name__}: {error}")
 
     def _turn(self) -> None:
-        """Bring the workers to the newest generation: end the old ones, in grace where they can save, start the new."""
+        """Bring the workers to the newest generation: end the old ones, in grace where they can save, start the new.
+
+        Those of a graceful one start once none of an older runs on any of its nodes: they would wait for peers that
+        still save, and give up before those have.
+        """
         generation = self.membership.generation
         if generation is None or generation.number == self._adopted:
             return
+        if generation.graceful:
+            running = self.workers if self.workers and self.workers.running else None
+            if self._turning != generation.number:
+                self._turning, grace_s = generation.number, self._within(generation.grace_s)
+                if running:
+                    running.drain(grace_s)
+            if (running or self.membership.saving()) and self._turn_by and time.monotonic() < self._turn_by:
+                return
         if self.workers:
-            if generation.graceful and self.workers.running:
-                if self._turning != generation.number:
-                    by, self._turning = time.monotonic() + generation.grace_s, generation.number
-                    self.workers.drain(generation.grace_s)
-                    self._turn_by = min(by, self._turn_by or by)
-                if self._turn_by and time.monotonic() < self._turn_by:
-                    return
             self.workers.stop()
         self._turn_by, self._adopted, self.workers = None, generation.number, None
         rank = self._rank()
         if rank is None:
             say(f"generation {generation.number} goes without this node: {generation.why}")
             return
+        self.membership.say(started=generation.number)
         self.workers = Workers.start(self.job, generation, rank, self.standby)
         self.standby.began()
         self.shipper.end_generation()
@@ -208,21 +216,26 @@ class Generations:
 
     def _stop_with_the_others(self) -> None:
         """End workers whose generation is over elsewhere, if they have not noticed after a while."""
-        ends = self.membership.ends(self._adopted)
+        said = self.membership.ends(self._adopted)
+        ends = {end.how for end in said}
         if self.workers is None or not self.workers.running or not (ends or self.workers.parted):
             self._over_since = None
             return
         if self._over_since is None:
             self._over_since = time.monotonic()
         broken = self.workers.parted or bool(ends & {FAILED, STOPPED})
-        if self._turn_by is not None and not broken:
-            return  # they have the time that the next generation gives them
+        if self._turn_by and time.monotonic() < self._turn_by and not broken:
+            return  # they have the time that a notice, or the next generation, gives them
         if time.monotonic() < self._over_since + self._patience(self.workers, ends, broken=broken):
             return
         if broken and FAILED not in ends:
-            # The others gave up waiting for someone, and who has not noticed is it.
-            self.workers.end_hung("its peers waited in vain")
-        self.workers.stop()
+            # The others gave up waiting for someone, and who has not noticed is it: but where a connection broke, which
+            # says nothing of its two ends, only who had promised to be at something else.
+            reasons = [*self.workers.said, *(end.reason for end in said)]
+            self.workers.end_hung("its peers waited in vain", silent=any(map(waited_in_vain, reasons)))
+        # Which node's rank made `mpirun` fail is not known: all say that it failed, so that no node alone is blamed.
+        together = FAILED in ends and self.job.launcher == MPIRUN
+        self.workers.stop("mpirun failed, as another node says" if together else "")
 
     def _patience(self, workers: Workers, ends: set[str], *, broken: bool) -> float:
         """How long workers may go on whose generation is over elsewhere, in seconds."""
@@ -241,8 +254,10 @@ class Generations:
             self.workers.end_hung("it broke its promise of a sign of life", hung)
 
     def _keep_some_on_standby(self) -> None:
-        if self.job.bundled and self.workers and self.workers.running:
-            places = len(self.workers.processes)
+        """Have the next workers wait, while those of a generation run, or run elsewhere still."""
+        waits = self.workers is None and self._turning > self._adopted and self._rank() is not None
+        if self.job.bundled and (waits or (self.workers and self.workers.running)):
+            places = self.membership.card.workers
             self.standby.keep(places, shared_environment(self.job, places))
 
     def _leave_if_quarantined(self) -> None:
@@ -265,8 +280,8 @@ class Generations:
         self._notice_due = time.monotonic() + NOTICE_S
         try:
             if self.membership.card.state == READY:
-                if why := self.lifecycle.notice():
-                    self._drain(why, self.lifecycle.grace_s)
+                if notice := self.lifecycle.notice():
+                    self._drain(*notice)
             elif not (self.workers and self.workers.running):
                 self.lifecycle.settle()
         except (OSError, HTTPException, ValueError, KeyError) as error:
@@ -274,9 +289,16 @@ class Generations:
 
     def _drain(self, why: str, grace_s: float = GRACE_S) -> None:
         say(f"draining: {why}")
+        grace_s = self._within(grace_s)
         self.membership.say(state=DRAINING, grace_s=grace_s)
         if self.workers:
             self.workers.drain(grace_s)
+
+    def _within(self, grace_s: float) -> float:
+        """Seconds that the workers have to save, from now on, of so many: an earlier word may leave them fewer."""
+        now = time.monotonic()
+        self._turn_by = min(now + grace_s, self._turn_by or math.inf)
+        return max(0.0, self._turn_by - now)
 
     def _ship(self, generation: Generation) -> None:
         assert self.workers is not None

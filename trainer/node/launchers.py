@@ -1,7 +1,7 @@
 """What starts a job's command on a node: the agent itself, once a worker, or a launcher of the image's, once a node.
 
 A host file tells of the nodes, `ADDRESS slots=WORKERS` in rank order, as Open MPI and DeepSpeed read it (Open MPI
-documentation, "Scheduling processes across hosts"; DeepSpeed, `launcher/runner.py`). `mpirun` runs on the first node,
+documentation, "Scheduling processes across hosts"; DeepSpeed, `launcher/runner.py`). `mpirun` runs on the leader,
 and reaches the others through the run's store (see `remote`). What it starts on a node finds that node's environment,
 as the daemon does that it starts there.
 """
@@ -63,6 +63,10 @@ LOOPBACK = "127.0.0.0/8"
 THEIRS = "TRAINWRIGHT_PYTHONPATH"
 """Where the command's `PYTHONPATH` stands while one of our modules runs in its place, which the user's code has not."""
 
+MODULE = ("-P", "-m")
+"""How such a module is run: it starts in the folder of the user's code, where a `trainer.py` or a `json.py` may stand
+(Python documentation, "Command line and environment", `-P`). As an option, what it starts is not given it."""
+
 
 def host_file(generation: Generation) -> str:
     """The nodes of a generation, in rank order."""
@@ -88,7 +92,7 @@ def command(launcher: str, words: Sequence[str], values: Mapping[str, str], node
         return [_beside_python(DEEPSPEED), *options, *(words[1:] if words[0] == PYTHON else ["--no_python", *words])]
     if launcher == MPIRUN:
         if values["NODE_RANK"] != "0":
-            return [sys.executable, "-m", "trainer.node.attend"]
+            return [sys.executable, *MODULE, "trainer.node.attend"]
         return [_beside_python(MPIRUN), ATTACHED, "-np", values["WORLD_SIZE"], "--host", _hosts(nodes), *UNBOUND, *own]
     return own
 
@@ -126,13 +130,13 @@ def of_the_command(found: Mapping[str, str]) -> dict[str, str]:
 def _settings(values: Mapping[str, str]) -> dict[str, str]:
     """Open MPI's, of either version. As variables of its environment, they stand below what the user chose.
 
-    The first node itself starts every daemon, and not each daemon others (`no_tree_spawn`): its log then tells which
+    The leader itself starts every daemon, and not each daemon others (`no_tree_spawn`): its log then tells which
     node did not answer, none waits for another, and none needs the agent, which Open MPI 5 passes on cut off at its
     `=`. As they stay attached, Open MPI wants to start all at once, lest it should wait for the first to end (PRRTE,
     `plm_ssh_module.c`).
     """
-    agent = f"env PYTHONPATH={values['TRAINWRIGHT_LIBRARY']} {sys.executable} -m trainer.node.remote"
-    starts = {"agent": agent, "no_tree_spawn": "1", "num_concurrent": values["GROUP_WORLD_SIZE"]}
+    ours = ["env", f"PYTHONPATH={values['TRAINWRIGHT_LIBRARY']}", sys.executable, *MODULE, "trainer.node.remote"]
+    starts = {"agent": " ".join(ours), "no_tree_spawn": "1", "num_concurrent": values["GROUP_WORLD_SIZE"]}
     shared = network(values["NODE_IPS"].split(","))
     where = {RANKS_NETWORK: shared}
     if shared != LOOPBACK:  # which Open MPI 5's daemons don't take where there is another, not even by its name

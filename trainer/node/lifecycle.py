@@ -29,19 +29,19 @@ LAST_S = 10.0
 """Seconds before a machine is taken away by which its workers have ended, so that what they wrote is told."""
 
 EARLIEST_S = 600.0
-"""No notice comes so many seconds ahead (AWS's two minutes, Alibaba Cloud's five): then a clock is wrong."""
+"""No notice comes so many seconds ahead (AWS's two minutes, Alibaba Cloud's five): then a clock is far off."""
 
 
-def left(when: str, now: datetime) -> float:
+def left(when: str, now: datetime, most_s: float) -> float:
     """Seconds for workers, of a node that goes at `when` (ISO 8601, in UTC); `GRACE_S` where one of the two is wrong.
 
-    The node's clock is looked at before it joins (`preflight`), and so is not far off.
+    The node's clock may be slow by what `preflight` lets pass: no notice leaves more than the cloud's `most_s`.
     """
     try:
         seconds = (datetime.fromisoformat(when) - now).total_seconds()
     except (ValueError, TypeError):
         return GRACE_S
-    return max(LAST_S, seconds - LAST_S) if 0 < seconds < EARLIEST_S else GRACE_S
+    return max(LAST_S, min(seconds, most_s) - LAST_S) if 0 < seconds < EARLIEST_S else GRACE_S
 
 
 class Group(Protocol):
@@ -93,8 +93,6 @@ class Lifecycle:
     """The node's, which is AWS's unless told."""
     leaving: Callable[[], None] = lambda: None
     """What is done last, before the group is told; it may be called again, and raises nothing."""
-    grace_s: float = GRACE_S
-    """How long its workers may take to save, from the last notice on."""
 
     _at_risk: bool = False
     _said: str = ""
@@ -105,17 +103,17 @@ class Lifecycle:
     def __post_init__(self, group: Group | None) -> None:
         self._group = group or AutoScaling(self.metadata, self.node, self.region)
 
-    def notice(self) -> str | None:
-        """Why the node is to go, or None.
+    def notice(self) -> tuple[str, float] | None:
+        """Why the node is to go, and how many seconds its workers may take to save; or None.
 
         Advice that a spot node is at risk is none: its group launches another first and then ends this one, which is
         noticed here (Auto Scaling user guide, "Capacity Rebalancing"). To stop at once would only idle GPUs.
         """
         if when := self.metadata.interruption():
-            self.grace_s = left(when, datetime.now(UTC))
-            return f"the cloud takes this node away at {when}"
+            seconds = left(when, datetime.now(UTC), self.metadata.notice_s)
+            return f"the cloud takes this node away at {when}", seconds
         if self._group.ends():
-            return "its group ends this node"
+            return "its group ends this node", GRACE_S
         if not self._at_risk and (since := self.metadata.at_risk()):
             self._at_risk = True
             say(f"the cloud may take this node away soon (as of {since}): it goes on until its group has another")

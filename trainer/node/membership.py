@@ -76,6 +76,7 @@ class Membership:
         self,
         *,
         state: str = "",
+        started: int = 0,
         ended: Ended | None = None,
         reason: str = "",
         progress: int = 0,
@@ -86,6 +87,7 @@ class Membership:
         self.card = replace(
             card,
             state=state or card.state,
+            started=started or card.started,
             ended=ended or card.ended,
             reason=reason or card.reason,
             progress=max(progress, card.progress),
@@ -162,10 +164,23 @@ class Membership:
         step = max(newest_checkpoint(self.store), told) if self.generation else 0
         return replace(view, least=least, desired=desired, short_s=short_s, step=step)
 
-    def ends(self, number: int) -> set[str]:
+    def ends(self, number: int) -> set[Ended]:
         """How workers of that generation have ended, on whatever node."""
         ends = (card.ended for card in self._cards.values())
-        return {end.how for end in ends if end is not None and end.generation == number}
+        return {end for end in ends if end is not None and end.generation == number}
+
+    def saving(self) -> set[str]:
+        """Other members of the newest generation where workers of an older one still run, of those that may be alive.
+
+        A beat that was there at the first look counts as of then: its node may be saving, or dead.
+        """
+        if self.generation is None:
+            return set()
+        others = {member.node for member in self.generation.members} - {self.card.node}
+        cards = {node: card for node in others if (card := self._cards.get(node))}
+        busy = {node for node, card in cards.items() if 0 < card.training < self.generation.number}
+        beaten = {node: max(self._beats.get(node, ("", NEVER))[1], 0.0) for node in busy}
+        return {node for node, advanced in beaten.items() if self._observed - advanced <= DEAD_AFTER_S}
 
     def form(self, form: Form, port: int, step: int) -> None:
         """Write the next generation, unless another node was first; the next `sync` reads whichever it was."""

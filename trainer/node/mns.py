@@ -20,6 +20,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from trainer.alicloud import ENDPOINT, ApiError, Caller, Credentials, Role
+from trainer.metadata import opened
 
 VERSION = "2015-06-06"
 NAMESPACE = "http://mns.aliyuncs.com/doc/v1/"
@@ -81,7 +82,7 @@ class Client:
         try:
             signed = headers(self.role.credentials(), method, resource, formatdate(usegmt=True))
             request = urllib.request.Request(f"{address}{resource}", body or None, signed, method=method)  # noqa: S310
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:  # noqa: S310
+            with opened(request, self.timeout_s, direct=False) as answer:
                 content: bytes = answer.read()
                 return content
         except urllib.error.HTTPError as error:

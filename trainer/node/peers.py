@@ -50,6 +50,8 @@ class Card:
     incarnation: str
     workers: int
     state: str = READY
+    started: int = 0
+    """The last generation whose workers it has started."""
     ended: Ended | None = None
     reason: str = ""
     """Why it is in quarantine."""
@@ -57,6 +59,11 @@ class Card:
     """How far its workers say that the run is safe, where they keep no checkpoints of ours."""
     grace_s: float = GRACE_S
     """Where it drains: how long its workers may take to save, from when it says so."""
+
+    @property
+    def training(self) -> int:
+        """The generation whose workers run here, as far as it says; 0 where none do."""
+        return self.started if self.ended is None or self.ended.generation < self.started else 0
 
     @property
     def seniority(self) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from itertools import dropwhile
 from pathlib import Path
 
 from trainer.exits import OF_ITS_OWN
+from trainer.pulse import WITH_PEERS
 
 TAIL = 64 * 1024
 """Bytes of a log's end that are read: a log may have gigabytes, and its node goes on beating meanwhile."""
@@ -27,13 +28,17 @@ ABORTED = (-signal.SIGABRT, 128 + signal.SIGABRT)
 """The codes of a process that aborted itself, and of a shell whose command did."""
 
 BY_WATCHDOG = re.compile(
-    r".*(?:taking the entire process down|Watchdog caught collective operation timeout"
+    r"(?:taking the entire process down|Watchdog caught collective operation timeout"
     r"|watchdog thread terminated with exception: (?:\[Rank \d+\] )?NCCL error).*"
 )
 """What torch's watchdog says before it aborts (pytorch, `ProcessGroupNCCL.cpp`; found in libtorch_cuda 2.15)."""
 
 BROKEN = re.compile(r"(?:torch\.distributed\.)?Dist(?:Backend|Network|Store)Error\b|.*NCCL error")
 """How an exception begins that torch.distributed raises; gloo's are RuntimeErrors that name its own sources."""
+
+IN_VAIN = re.compile(rf"(?<!connection )timed out|timing out|timeout|{WITH_PEERS}", re.IGNORECASE)
+"""What is said by who waited for a peer, of torch's or by its own promise. TCP says `Connection timed out` (errno(3)),
+where only the network is gone."""
 
 OF_THE_MACHINE = re.compile(
     r"uncorrectable (?:ECC|NVLink) error|system not yet initialized|GPU is lost|fallen off the bus"
@@ -49,24 +54,33 @@ _RANK = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
 """What torch puts before each line of an uncaught exception (`distributed_c10d.py`, `_distributed_excepthook`)."""
 
 
+def told(code: int | None) -> str:
+    """An exit code in words. Linux has real-time signals without a name of their own (signal(7))."""
+    if code is None or code >= 0:
+        return "goes on" if code is None else f"exited with {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
 def tail(log: Path, begun: int = 0) -> str:
     """The end of a log, from the byte `begun` on at the most; empty where there is none."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(begun, file.seek(0, os.SEEK_END) - TAIL))
-            return _RANK.sub("", file.read(TAIL).decode(errors="replace"))
-    except OSError:
-        return ""
+    return _RANK.sub("", _end(log, begun))
 
 
 def lost_peer(code: int, log: str) -> str:
     """What a worker that ended so says of a peer that is gone; empty where its end has another cause."""
     if code in ABORTED:
-        found = None if OF_ITS_OWN.search(log) else BY_WATCHDOG.search(log)
-        return short(found[0]) if found else ""
+        found = [] if OF_ITS_OWN.search(log) else BY_WATCHDOG.findall(log)
+        return short(next(filter(waited_in_vain, found), next(iter(found), "")))
     error = _raised(log) if code == RAISED else ""
-    told = (BROKEN.match(error) or "/gloo/" in error) and not OF_ITS_OWN.search(error)
-    return short(error) if told else ""
+    return short(error) if _of_a_lost_peer(error) else ""
+
+
+def waited_in_vain(reason: str) -> bool:
+    """Whether who stopped for this reason had waited for a peer; its connection may else have broken on either side."""
+    return IN_VAIN.search(reason) is not None
 
 
 def account(code: int | None, own: Path, log: Path, *, mixed: bool = False) -> tuple[str, str]:
@@ -74,18 +88,19 @@ def account(code: int | None, own: Path, log: Path, *, mixed: bool = False) -> t
 
     A log that is `mixed`, of many ranks and of what started them, ends with words on those, and not with the cause.
     """
+    died = told(code)
     if code and code < 0:
-        died = f"was killed by {signal.Signals(-code).name}"
         return died, ""  # the log's last line is of before, and not the cause
-    died = f"exited with {code}"
     try:
         error = json.loads(own.read_text())
         said = short(f"{error['type']}: {error['message']}")
         return f"{died}: {said}", said if error.get("raised") else ""
     except (OSError, ValueError, KeyError, TypeError):
         written = tail(log).strip()
-        said = short(_cause(written) if mixed else written.rsplit("\n", 1)[-1])
-        return f"{died}: {said}" if written else died, said if code == RAISED and "Traceback (most" in written else ""
+        last = written.rsplit("\n", 1)[-1], "Traceback (most" in written
+        said, raised = _cause(_end(log)) if mixed else last
+        said = short(said)
+        return f"{died}: {said}" if written else died, said if code == RAISED and raised else ""
 
 
 def of_the_machine(code: int | None, reason: str, log: str) -> bool:
@@ -109,11 +124,32 @@ def place(stack: str) -> str:
     return f"at {Path(path).name}:{line} in {function}"
 
 
-def _cause(log: str) -> str:
-    """The first exception of a log; without any, its last line with a word in it."""
-    if _TRACEBACK in log:
-        return _exception(log.partition(_TRACEBACK)[2])
-    return next((line.strip() for line in reversed(log.split("\n")) if re.search(r"\w", line)), "")
+def _end(log: Path, begun: int = 0) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(begun, file.seek(0, os.SEEK_END) - TAIL))
+            return file.read(TAIL).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _cause(log: str) -> tuple[str, bool]:
+    """The first exception of a log of many ranks that is not of a lost peer, else its first; and whether it is not.
+
+    The others follow from it. Where torch has marked what a rank did not catch, nothing else is one: what is caught may
+    be logged as well, at the start for instance. Without any, the log's last line with a word in it.
+    """
+    marked = _RANK.sub("", "\n".join(line for line in log.split("\n") if _RANK.match(line)))
+    parts = (marked if _TRACEBACK in marked else _RANK.sub("", log)).split(_TRACEBACK)
+    raised = [_exception(part) for part in parts[1:]]
+    own = [error for error in raised if not _of_a_lost_peer(error)]
+    words = (line.strip() for line in reversed(log.split("\n")) if re.search(r"\w", line))
+    return next(iter([*own, *raised]), next(words, "")), bool(own)
+
+
+def _of_a_lost_peer(error: str) -> bool:
+    """Whether an exception, with what follows it, is raised where a peer is gone."""
+    return bool(BROKEN.match(error) or "/gloo/" in error) and not OF_ITS_OWN.search(error)
 
 
 def _raised(log: str) -> str:

@@ -19,7 +19,10 @@ from trainer.node.health import Unfit
 from trainer.node.tools import ToolFailed, Tools
 
 SYSTEM_LIMIT_S = 20.0
-"""For the tools that tell of the clock."""
+"""For the tools that tell of the clock, each."""
+
+CLOCK_LIMIT_S = 3 * SYSTEM_LIMIT_S
+"""Seconds that `set_clock` may take."""
 
 MOST_OFF_S = 1.0
 """How far a clock may be off. Nothing here compares clocks, but signatures, certificates and logs need them."""
@@ -72,30 +75,32 @@ def set_clock() -> None:
     Where no tool tells by how much, this can't be seen.
     """
     tools = Tools(SYSTEM_LIMIT_S)
-    if _off(tools) <= FAR_OFF_S:
+    if _tracked(tools)[1] <= FAR_OFF_S:
         return
     tools.attempt("chronyc", "makestep")
-    if (off := _off(tools)) > FAR_OFF_S:
+    if (off := _tracked(tools)[1]) > FAR_OFF_S:
         raise Unfit(
             f"the clock is {off:.0f} s off, so that requests are refused: have the image's chrony set it at boot"
         )
 
 
-def _off(tools: Tools) -> float:
-    """Seconds by which the clock is off, as far as is known."""
+def _tracked(tools: Tools) -> tuple[str, float]:
+    """Whether chrony follows a clock, in its word, and by how many seconds this one is off; '' and 0 where none says.
+
+    (chronyc(1), `-c tracking`.)
+    """
     with suppress(ToolFailed, ValueError, IndexError):
-        return abs(float(tools.run("chronyc", "-c", "tracking").split(",")[-10]))  # older ones lack the second field
-    return 0.0
+        fields = tools.run("chronyc", "-c", "tracking").split(",")
+        return fields[-1], abs(float(fields[-10]))  # from the end: older ones lack the second field
+    return "", 0.0
 
 
 def _clock(tools: Tools) -> tuple[bool, str]:
-    """Whether the clock is wrong, and what is known of it (chronyc(1), `-c tracking`; timedatectl(1), `show`)."""
-    with suppress(ToolFailed, ValueError, IndexError):
-        fields = tools.run("chronyc", "-c", "tracking").split(",")
-        off = abs(float(fields[-10]))  # from the end: older ones lack the second field
-        if fields[-1].startswith("Not"):
-            return True, "clock not synchronised (chronyc)"
-        return off > MOST_OFF_S, f"clock {off:.6f} s off"
+    """Whether the clock is wrong, and what is known of it (timedatectl(1), `show`)."""
+    status, off = _tracked(tools)
+    if status:
+        lost = status.startswith("Not")
+        return lost or off > MOST_OFF_S, "clock not synchronised (chronyc)" if lost else f"clock {off:.6f} s off"
     with suppress(ToolFailed):
         synchronised = tools.run("timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes"
         return not synchronised, f"clock {'' if synchronised else 'not '}synchronised (timedatectl)"

@@ -14,7 +14,7 @@ PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _PROC = Path("/proc")
 
 
-def bound() -> Callable[[], None]:
+def dying_with_parent() -> Callable[[], None]:
     """What a child of this process is to call before all else, to end when the *thread* ends that started it."""
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
 
@@ -32,17 +32,22 @@ def having(setting: str) -> set[int]:
 
 
 def outermost(pids: Collection[int], names: Collection[str]) -> set[int]:
-    """Those of `pids` that began with any of these variables, and whose parents did not."""
+    """Those of `pids` that began with any of these variables, and whose parents, of `pids` too, did not.
+
+    So none that a process has left behind which had them: it has another parent.
+    """
     found = {pid for pid in pids if any(entry.split("=")[0] in names for entry in _environment(_PROC / str(pid)))}
-    return {pid for pid in found if _parent(pid) not in found}
+    return {pid for pid in found if _parent(pid) in {*pids} - found}
+
+
+def state(pid: int) -> str:
+    """Its state's letter (proc_pid_stat(5)), such as `T` where it is stopped; empty where there is no such process."""
+    return next(iter(_stat(pid)), "")
 
 
 def runs(pid: int) -> bool:
     """Whether there is such a process, which has not ended to wait for its parent."""
-    try:
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return state(pid) not in {"", "Z", "X"}
 
 
 def send(pids: Collection[int], number: signal.Signals) -> None:
@@ -61,7 +66,12 @@ def _environment(folder: Path) -> set[str]:
 
 
 def _parent(pid: int) -> int:
+    return int(next(iter(_stat(pid)[1:]), 0))
+
+
+def _stat(pid: int) -> list[str]:
+    """What the kernel says of it, from its state on: its name, which may hold anything, is before."""
     try:
-        return int((_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return 0
+        return []

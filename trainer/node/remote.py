@@ -2,10 +2,10 @@
 
     python -m trainer.node.remote ADDRESS WORD...      with TRAINWRIGHT_STORE and TRAINWRIGHT_GENERATION
 
-`mpirun` calls it once for each other node of its host file (PRRTE, `plm_ssh_module.c`: `agent host command`). The words
-are put where `attend` on that node looks for them, which runs them as sshd would and tells how that began. Nodes listen
-at no port for it and hold no key: who may write below the run's prefix is trusted with this as with the generations.
-What was written for another generation is never read, as its number is in the key.
+`mpirun` calls it once for each other node that its `--host` names (PRRTE, `plm_ssh_module.c`: `agent host command`).
+The words are put where `attend` on that node looks for them, which runs them as sshd would and tells how that began.
+Nodes listen at no port for it and hold no key: who may write below the run's prefix is trusted with this as with the
+generations. What was written for another generation is never read, as its number is in the key.
 """
 
 from __future__ import annotations
@@ -60,24 +60,25 @@ def start(
     store: Store, number: int, address: str, words: Sequence[str], clock: Callable[[], float] = time.monotonic
 ) -> Answer:
     """Have the node at this address run the words, as a shell's line; how that began. Raises `StoreError`."""
-    members = Generation.parse(store.get(layout.generation(number))).members
-    node = next((member.node for member in members if member.address == address), None)
-    if node is None:
-        return Answer(REFUSED, f"{address} is no node of generation {number}")
     request = Request(" ".join(words), socket.gethostname()).json()
     deadline = clock() + ANSWER_S
     told = "its agent may be gone, or not have ended the generation before"
+    nodes: dict[str, str] = {}
     asked = False
     while clock() < deadline:
         try:
-            asked = asked or store.put(layout.remote_request(number, node), request)
-            return Answer(**json.loads(store.get(layout.remote_answer(number, node))))
+            members = () if nodes else Generation.parse(store.get(layout.generation(number))).members
+            nodes |= {member.address: member.node for member in members}
+            if address not in nodes:
+                return Answer(REFUSED, f"{address} is no node of generation {number}")
+            asked = asked or store.put(layout.remote_request(number, nodes[address]), request)
+            return Answer(**json.loads(store.get(layout.remote_answer(number, nodes[address]))))
         except Missing:
             time.sleep(POLL_S)
         except Unavailable as error:
             told = str(error)
             time.sleep(POLL_S)
-    return Answer(REFUSED, f"{node} at {address} has not answered in {ANSWER_S:g} s: {told}")
+    return Answer(REFUSED, f"{nodes.get(address, 'the node')} at {address} has not answered in {ANSWER_S:g} s: {told}")
 
 
 def main(address: str, *words: str) -> int:

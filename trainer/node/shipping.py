@@ -83,7 +83,8 @@ class Stream:
                 say(
                     f"{end - self.offset} bytes of {self.path.name} aren't shipped: it grew faster than the store takes"
                 )
-                self.offset = end
+                # The begun chunk stays as it is: from half a line at its end, `ship` would go back into the hole.
+                self.offset, self.chunk, self.pending = end, self.chunk + bool(self.pending), b""
 
     def _read(self, most: int) -> bytes:
         try:

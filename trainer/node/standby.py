@@ -49,7 +49,7 @@ class Standby:
         `environment` is what is the same for all workers of the node: some of it is read while torch is imported.
         """
         self.waiting = [process for process in self.waiting if process.poll() is None]
-        settled = self._since is not None and self.clock() >= self._since + SETTLED_S
+        settled = self._since is None or self.clock() >= self._since + SETTLED_S
         if settled and len(self.waiting) < count and _available(self.memory) >= ROOM_BYTES:
             with suppress(OSError):  # a process less; whoever needs it starts one itself
                 self.waiting.append(self.spawn(COMMAND, environment))

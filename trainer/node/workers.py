@@ -29,6 +29,9 @@ STACK_S = 1.0
 KILLED_S = 30.0
 """How long SIGKILL may take to end workers: only what is stuck in the kernel, by a driver or a disk, outlives it."""
 
+RANKS_S = 1.0
+"""Seconds between looks for a launcher's ranks."""
+
 KEPT = 10
 """Generations whose files stay on a node, the newest among them: a run of a thousand must not fill its disk."""
 
@@ -36,7 +39,7 @@ OF_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """The codes of a process that SIGTERM ended, and of a shell whose command it ended."""
 
 _SPAWNER = ThreadPoolExecutor(1, "spawner")
-"""Starts every worker: its thread must not end before them (`processes.bound`)."""
+"""Starts every worker: its thread must not end before them (`processes.dying_with_parent`)."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,11 @@ class Workers:
     _lost: dict[int, str] = field(default_factory=dict)
     """What ranks that ended by themselves said of a lost peer; empty where it was no such end."""
     _pulses: Pulses = field(default_factory=lambda: Pulses({}))
+    _ranks: set[int] = field(default_factory=set)
+    """A launcher's ranks that were seen while it ran."""
+    _ranks_due: float = 0.0
+    _stuck: set[int] = field(default_factory=set)
+    """What SIGKILL has not ended: who stops once more must not wait for it once more."""
 
     @classmethod
     def start(cls, job: Job, generation: Generation, node_rank: int, standby: Standby | None = None) -> Workers:
@@ -214,16 +222,21 @@ class Workers:
                 machine = not mixed and of_the_machine(code, reason, tail(self._log(rank)))
                 return Ended(number, FAILED, f"{launcher if mixed else f'rank {rank}'} {reason}", error, machine)
         if any(code is None for code in codes.values()):
+            self._look_for_ranks()
             return None
         if exits.PEER_LOST in codes.values():
             told = [f"rank {rank}: {said}" for rank, said in sorted(self._lost.items()) if said]
             return Ended(number, STOPPED, next(iter(told), ""))
         drained = exits.DRAINED in codes.values()
-        if not drained and processes.outermost(
-            self._launched(), launchers.RANKS
-        ):  # DeepSpeed's, where a part was killed
+        # A launcher waits for its ranks: DeepSpeed's exits with 0 where a signal ended the part of it that does.
+        if not drained and self._ranks & self._launched():
             return Ended(number, FAILED, f"{self.job.launcher} ended and left workers behind")
         return Ended(number, DRAINED if drained else DONE)
+
+    def _look_for_ranks(self) -> None:
+        if time.monotonic() >= self._ranks_due:
+            self._ranks_due = time.monotonic() + RANKS_S
+            self._ranks |= processes.outermost(self._launched(), launchers.RANKS)
 
     def _code(self, rank: int) -> int | None:
         """Its exit code, None while it runs; or what the code would be of a script that knew ours.
@@ -252,6 +265,11 @@ class Workers:
         return any(self._code(rank) == exits.PEER_LOST for rank in self.processes)
 
     @property
+    def said(self) -> list[str]:
+        """What ranks that ended by themselves said of a lost peer."""
+        return [said for said in self._lost.values() if said]
+
+    @property
     def promising(self) -> bool:
         """Whether all that run keep a pulse, which tells when one hangs."""
         running = [rank for rank, process in self.processes.items() if process.poll() is None]
@@ -262,34 +280,32 @@ class Workers:
         broken = self._pulses.broken() if self.ended is None else {}
         return {rank: what for rank, what in broken.items() if self.processes[rank].poll() is None}
 
-    def end_hung(self, why: str, ranks: Iterable[int] | None = None) -> None:
+    def end_hung(self, why: str, ranks: Iterable[int] | None = None, *, silent: bool = True) -> None:
         """End all, since these ranks, by default all that run, hang: each first writes its stack to its log.
 
-        Those that only wait for peers are not what failed: where there are no others, it is on another node, or lies
-        between the nodes.
+        Those that only wait for peers are not what failed, nor, unless `silent` ones may be, those that never promised
+        anything: where there are no others, it is on another node, or lies between the nodes.
         """
         named = self.processes if ranks is None else ranks
         ranks = [rank for rank in named if self.processes[rank].poll() is None]
         if not ranks:
             return
         held_up = self._pulses.held_up(ranks)
-        at_fault = [rank for rank in ranks if rank not in held_up]
-        stacks, doing, number = self._stacks(ranks), self._pulses.doing, self.generation.number
+        stacks, number = self._stacks(ranks), self.generation.number
+        doing = {rank: self._pulses.doing.get(rank, "its script") for rank in ranks}
+        at_fault = [rank for rank in ranks if rank not in held_up and (silent or rank in self._pulses.doing)]
         if at_fault:
-            told = [f"rank {rank} hangs in {doing.get(rank, 'its script')}, {stacks[rank]}" for rank in at_fault]
+            told = [f"rank {rank} hangs in {doing[rank]}, {stacks[rank]}" for rank in at_fault]
             self.ended = Ended(number, FAILED, short(f"{why}: {'; '.join(told)}"))
         else:
-            told = [f"rank {rank} waits in {doing[rank]}, {stacks[rank]}" for rank in held_up]
+            verbs = {rank: "waits" if rank in held_up else "goes on" for rank in ranks}
+            told = [f"rank {rank} {verbs[rank]} in {doing[rank]}, {stacks[rank]}" for rank in ranks]
             self.ended = Ended(number, STOPPED, short("; ".join(told)))
         self.stop()
 
     def _stopped(self, rank: int) -> bool:
-        """Whether its process is stopped (proc_pid_stat(5), `state`): its name, which may hold anything, is before."""
-        try:
-            stat = Path(f"/proc/{self.processes[rank].pid}/stat").read_text()
-        except (OSError, KeyError):
-            return False
-        return stat.rpartition(")")[2].split()[0] == "T"
+        """Whether its process is stopped."""
+        return rank in self.processes and processes.state(self.processes[rank].pid) == "T"
 
     def _stacks(self, ranks: Sequence[int]) -> dict[int, str]:
         """Where ranks are, in words. Python's faulthandler, which the trainer sets up, writes it to the log."""
@@ -330,19 +346,20 @@ class Workers:
         """Whether any of them is."""
         return any(process.poll() is None for process in self.processes.values())
 
-    def stop(self) -> None:
+    def stop(self, failed: str = "") -> None:
         """End them at once, and whatever they started: each leads a process group, which outlives it.
 
-        Raises `StepFailed` where SIGKILL doesn't end one: the node can't start others in its place.
+        `failed` says why, where that is a failure of theirs as well. Raises `StepFailed` where SIGKILL doesn't end one:
+        the node can't start others in its place.
         """
         if self.poll() is None:
-            self.ended = Ended(self.generation.number, STOPPED)
+            self.ended = Ended(self.generation.number, FAILED if failed else STOPPED, failed)
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         deadline = time.monotonic() + KILLED_S
         killed: set[int] = set()
-        while (left := self._launched()) or any(map(processes.runs, killed)):
+        while goes_on := (left := self._launched() - self._stuck) | {pid for pid in killed if processes.runs(pid)}:
             if time.monotonic() > deadline:
                 break
             processes.send(left, signal.SIGKILL)
@@ -354,10 +371,12 @@ class Workers:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 stuck.append(rank)
-        if stuck:
-            for rank in stuck:
-                del self.processes[rank]  # who stops once more must not wait for it once more
-            told = f"{KILLED_S:g} s after SIGKILL, ranks {stuck} still run: stuck in the kernel; the node must go"
+        for rank in stuck:
+            del self.processes[rank]
+        self._stuck |= goes_on
+        if stuck or goes_on:
+            named = f"ranks {stuck}" if stuck else f"processes {sorted(goes_on)} of {self.job.launcher}'s"
+            told = f"{KILLED_S:g} s after SIGKILL, {named} still run: stuck in the kernel; the node must go"
             raise StepFailed("launch", told)
 
 
@@ -381,7 +400,7 @@ def _spawn(
         stdout=log,
         stderr=subprocess.STDOUT,
         process_group=0,
-        preexec_fn=processes.bound(),  # noqa: PLW1509  it calls nothing that another thread could hold
+        preexec_fn=processes.dying_with_parent(),  # noqa: PLW1509  it calls nothing that another thread could hold
     )
 
 

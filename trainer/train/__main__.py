@@ -5,7 +5,7 @@
 
 An agent gives everything through the environment (TRAINWRIGHT_JOB, TRAINWRIGHT_DATA, TRAINWRIGHT_STORE, ...) and needs
 no argument. The exit code is 0 when the run is done, 75 when SIGTERM or ^C made it save and leave, 69 when another
-rank was lost, 1 when it failed.
+rank was lost, 1 when it failed; under torchrun, ^C ends all with torchrun's own code, 1.
 """
 
 from __future__ import annotations

@@ -30,6 +30,10 @@ CHECKPOINTS = "checkpoints"
 FIND_S = 600
 """Seconds that may go by until the newest checkpoint is found, fetched and verified."""
 
+MOST_GRACEFUL = 100
+"""Generations in a row that give the workers of one their time to save: each takes seconds, and all have half an hour.
+"""
+
 VERSION = 1
 PARTIAL = ".tmp"
 DOOMED = ".old"
@@ -196,13 +200,14 @@ def followed(store: Store, generation: int) -> bool:
 def _check_turn(store: Store, generation: int) -> None:
     """Raise `CheckpointError` where a generation's workers are to write no more.
 
-    The next may be graceful: then they have time to save, until it is itself followed by another.
+    Those that follow may be graceful: then they have time to save, until one follows that isn't.
     """
-    if not followed(store, generation):
-        return
-    newer = json.loads(store.get(layout.generation(generation + 1)))
-    if not newer["graceful"] or followed(store, generation + 1):
-        raise CheckpointError(f"generation {generation} is over, and another goes on from an older checkpoint")
+    for number in range(generation, generation + MOST_GRACEFUL):
+        if not followed(store, number):
+            return
+        if not json.loads(store.get(layout.generation(number + 1)))["graceful"]:
+            break
+    raise CheckpointError(f"generation {generation} is over, and another goes on from an older checkpoint")
 
 
 def _sizes(store: Store, prefix: str) -> dict[str, int]:

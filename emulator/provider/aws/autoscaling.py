@@ -255,7 +255,7 @@ def replace_instances(api: Api, name: str, older: list[str], preferences: Mappin
     at_once = preferences.get("minHealthyPercentage") == 0
     end = time.monotonic() + DEADLINE_S
     for batch in [older] if at_once else [[instance] for instance in older]:
-        for instance in batch:
+        for instance in _serving(api, name).intersection(batch):  # the fleet may have shrunk meanwhile
             api.call(
                 "autoscaling",
                 "terminate_instance_in_auto_scaling_group",
@@ -266,10 +266,18 @@ def replace_instances(api: Api, name: str, older: list[str], preferences: Mappin
 
 
 def _replaced(api: Api, name: str, ended: list[str]) -> bool:
-    groups = api.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[name])
-    group = groups["AutoScalingGroups"][0]
-    serving = {i["InstanceId"] for i in group["Instances"] if i["LifecycleState"] == "InService"}
-    return not serving & set(ended) and len(serving) >= group["DesiredCapacity"]
+    serving = _serving(api, name)
+    return not serving & set(ended) and len(serving) >= _group(api, name)["DesiredCapacity"]
+
+
+def _serving(api: Api, name: str) -> set[str]:
+    return {i["InstanceId"] for i in _group(api, name)["Instances"] if i["LifecycleState"] == "InService"}
+
+
+def _group(api: Api, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[name])
+    group: dict[str, Any] = found["AutoScalingGroups"][0]
+    return group
 
 
 def _wait(operation: str, done: Callable[[], bool], seconds: float) -> None:

@@ -648,14 +648,17 @@ def test_a_run_ends_when_its_time_is_up_though_its_program_never_does(world):
     assert outcome["reason"].endswith("hours, the most by job.hours")
 
 
-def test_a_node_whose_clock_stays_minutes_off_does_not_join(world, monkeypatch):
+@pytest.mark.parametrize("more", [{}, {"queue": "queue"}, {"role": "data"}], ids=["node", "of a queue", "data node"])
+def test_a_node_whose_clock_stays_minutes_off_asks_the_bucket_for_nothing(world, monkeypatch, capsys, more):
     def far_off():
         raise health.Unfit("the clock is 400 s off")
 
     monkeypatch.setattr("trainer.node.preflight.set_clock", far_off)
     world.pack()
-    assert world.run() == exits.STEP_FAILED["health"]
-    assert "the clock is 400 s off" in world.report[-1]["detail"]
+    for name in ("get", "list"):
+        monkeypatch.setattr(FileStore, name, lambda *_: pytest.fail("asked, with a signature that is refused"))
+    assert world.run(**more) == exits.STEP_FAILED["identify"]
+    assert "the clock is 400 s off" in capsys.readouterr().out
 
 
 def test_an_agent_that_is_asked_to_leave_while_it_waits_for_peers_says_so_and_ends(world):

@@ -86,7 +86,7 @@ class Agent:
             if self.membership.outcome:
                 return
             told = self.membership.card.ended
-            if self.membership.ends(self.adopted) & {FAILED, STOPPED} and (
+            if {end.how for end in self.membership.ends(self.adopted)} & {FAILED, STOPPED} and (
                 told is None or told.generation != self.adopted
             ):
                 self.membership.say(ended=Ended(self.adopted, STOPPED))

@@ -42,9 +42,9 @@ def _at_once(monkeypatch):
 
 
 @pytest.fixture
-def attendance(store, generation):
+def attendance(store):
     """The second node's, which runs lines in a plain shell."""
-    made = attend.Attendance(store, generation, "b", lambda line: subprocess.Popen(["/bin/sh", "-c", line]))
+    made = attend.Attendance(store, 2, 1, lambda line: subprocess.Popen(["/bin/sh", "-c", line]))
     yield made
     if made.child:
         made.child.kill()
@@ -73,7 +73,7 @@ def answer(store):
     ("how", "code"),
     [("done", exits.DONE), ("drained", exits.DRAINED), ("failed", 1), ("stopped", exits.PEER_LOST)],
 )
-def test_the_other_nodes_end_as_the_first_does(store, attendance, how, code):
+def test_the_other_nodes_end_as_the_leader_does(store, attendance, how, code):
     """Where `mpirun` fails, each node says that its own part failed: no node alone is blamed for another's rank."""
     ended(store, 2, how)
     assert attendance.attend() == code
@@ -116,7 +116,7 @@ def test_a_daemon_that_fails_while_mpirun_goes_on_ends_the_generation(store, att
     assert attendance.attend() == 1
 
 
-def test_a_node_called_as_the_first_runs_nothing(store, attendance, monkeypatch):
+def test_a_node_called_as_the_leader_runs_nothing(store, attendance, monkeypatch):
     """Open MPI 5.0.11 knows nodes by their hosts' names: with one for both, `mpirun` never ends."""
     ask(store, "exit 0", host=socket.gethostname())
     monkeypatch.setattr(attend.time, "sleep", lambda _: ended(store, 2, "failed"))
@@ -158,6 +158,37 @@ def test_an_answer_that_the_store_does_not_take_is_given_again(store, attendance
     monkeypatch.setattr(attend.time, "sleep", over)
     assert attendance.attend() == exits.DONE
     assert answer(store) == Answer(None)
+
+
+@pytest.fixture
+def outage(store, monkeypatch):
+    """The store's record of the generation can't be read at first."""
+    refused, get = [], store.get
+
+    def refuses(key):
+        if key == layout.generation(2) and len(refused) < 2:
+            refused.append(key)
+            raise Unavailable("slow down")
+        return get(key)
+
+    monkeypatch.setattr(store, "get", refuses)
+    for module in (attend, remote):
+        monkeypatch.setattr(module, "open_store", lambda _: store)
+    for name, value in told(store).items():
+        monkeypatch.setenv(name, value)
+    return refused
+
+
+def test_a_short_outage_of_the_store_fails_no_node_that_attends(store, outage):
+    ended(store, 2, "done")
+    assert attend.main() == exits.DONE
+    assert len(outage) == 2
+
+
+def test_a_short_outage_of_the_store_fails_no_mpirun(store, outage):
+    store.put(layout.remote_answer(2, "b"), Answer(None).json())
+    assert remote.main("10.0.0.2", "prted") == 0
+    assert len(outage) == 2
 
 
 def test_who_asks_waits_until_it_runs(store, attendance, monkeypatch):

@@ -8,6 +8,7 @@ from trainer.node import ess, harden, workers
 from trainer.node.ess import Ess
 from trainer.node.harden import Open
 from trainer.node.lifecycle import Lifecycle
+from trainer.node.peers import GRACE_S
 
 
 class Api:
@@ -133,7 +134,7 @@ def test_a_node_that_is_done_completes_its_own_hook_for_itself_alone(api):
     group = Ess(api, "i-1", "drain")
     assert _looked(group)
     node = Lifecycle(Metadata(), "i-1", "cn-hangzhou", "drain", group)
-    assert node.notice() == "its group ends this node"
+    assert node.notice() == ("its group ends this node", GRACE_S)
     for _ in range(2):
         node.settle()
         node.close()

@@ -18,10 +18,23 @@ import pytest
 from trainer import exits, layout
 from trainer.node.generations import FINISHING_S, LINGERING_S, PARTING_S, Generations, Quarantined
 from trainer.node.membership import Membership
-from trainer.node.peers import DONE, DRAINED, DRAINING, FAILED, GRACE_S, QUARANTINED, Card, Generation, Member, Tally
+from trainer.node.peers import (
+    DONE,
+    DRAINED,
+    DRAINING,
+    FAILED,
+    GRACE_S,
+    QUARANTINED,
+    STOPPED,
+    Card,
+    Ended,
+    Generation,
+    Member,
+    Tally,
+)
 from trainer.node.shipping import Shipper
 from trainer.node.steps import BootReport
-from trainer.node.workers import KEPT, Workers, environment
+from trainer.node.workers import KEPT, Workers, environment, trainer_command
 from trainer.store import FileStore
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +59,8 @@ place = folder / name
 (place / "tmp").mkdir(parents=True, exist_ok=True)
 
 class Metadata:
+    notice_s = 120.0
+
     def interruption(self):
         notice = place / "notice"
         return notice.read_text() if notice.exists() else None
@@ -321,7 +336,14 @@ class Still:
     """A membership whose generation the test sets."""
 
     def __init__(self, card):
-        self.card, self.generation, self.outcome = card, None, None
+        self.card, self.generation, self.outcome, self.told = card, None, None, {}
+        self.others = set()
+
+    def say(self, **told):
+        self.told |= told
+
+    def saving(self):
+        return self.others
 
 
 @pytest.fixture
@@ -388,18 +410,119 @@ def test_a_notice_in_the_midst_of_a_long_save_leaves_the_shorter_of_the_two_time
     wait_for("the turn", lambda: turn(3, graceful=True, grace_s=0.2) == 3, 5)
 
 
+def test_the_time_that_workers_are_told_is_the_time_that_they_have(turning, node, wait_for):
+    """A node joins after a notice: its half hour is none for those whose two minutes run."""
+    turn, job = turning
+    turn(1, graceful=False)
+    _ready(job, 1, wait_for)
+    told = job.logs / "000001-grace"
+    node._drain("notice", 100.0)
+    assert turn(2, graceful=True, grace_s=1800) == 1
+    assert float(told.read_text()) <= 100
+    assert turn(3, graceful=True, grace_s=50) == 1
+    node._drain("another notice", 110.0)
+    assert float(told.read_text()) <= 50
+    assert node.membership.told["grace_s"] <= 50, "the others end theirs by it"
+
+
+def test_workers_of_a_graceful_generation_start_once_the_others_have_saved(turning, node):
+    """Those of a node that joins would meet nobody for half an hour, give up, and have others blamed for it."""
+    turn, _ = turning
+    node.membership.others = {"b"}
+    assert turn(2, graceful=True, grace_s=1800) is None
+    assert turn(3, graceful=True, grace_s=1800) is None, "another joins meanwhile"
+    node.membership.others = set()
+    assert turn(3, graceful=True, grace_s=1800) == 3
+    assert node.membership.told["started"] == 3
+
+
+def test_a_node_that_waits_for_a_save_has_its_next_workers_import_torch_meanwhile(node):
+    kept = []
+    node.standby = SimpleNamespace(keep=lambda count, _: kept.append(count), close=lambda: None)
+    node.job, node.membership.others = replace(node.job, command=trainer_command()), {"b"}
+    assert node.job.bundled
+    node.membership.card.workers = 2
+    members = (Member("b", "127.0.0.1", "1", 2), Member("a", "127.0.0.1", "1", 2))
+    node._keep_some_on_standby()
+    node.membership.generation = Generation(2, members, 1, "a: joined", True, 0)
+    node._turn()
+    node._keep_some_on_standby()
+    assert kept == [2]
+
+
+@pytest.mark.parametrize(
+    ("graceful", "grace_s"), [(False, 1800), (True, 0)], ids=["a node was lost", "its time is over"]
+)
+def test_no_save_is_waited_for_that_is_over(turning, node, graceful, grace_s):
+    turn, _ = turning
+    node.membership.others = {"b"}
+    assert turn(2, graceful=graceful, grace_s=grace_s) == 2
+
+
 def test_a_save_that_is_given_long_is_not_cut_off_because_others_have_left(turning, node, wait_for):
     turn, job = turning
     turn(1, graceful=False)
     _ready(job, 1, wait_for)
-    node.membership.ends = lambda number: {DRAINED}
+    node.membership.ends = lambda number: {Ended(1, DRAINED)}
     node._over_since = -math.inf
     turn(2, graceful=True, grace_s=1800)
     node._stop_with_the_others()
     assert node.workers.running
-    node.membership.ends = lambda number: {FAILED}
+    node.membership.ends = lambda number: {Ended(1, FAILED)}
     node._stop_with_the_others()
     assert not node.workers.running, "a peer that failed is waited for in vain"
+
+
+def test_workers_that_outstay_a_notice_are_ended_though_no_generation_follows(turning, node, wait_for):
+    """Too few nodes are left for one: those of a node that isn't taken after all would hang for ever."""
+    turn, job = turning
+    turn(1, graceful=False)
+    _ready(job, 1, wait_for)
+    node.membership.ends = lambda number: {Ended(1, DRAINED)}
+    node._over_since = -math.inf
+    node._drain("notice", 100.0)
+    node._stop_with_the_others()
+    assert node.workers.running
+    node._drain("notice", 0.0)
+    node._stop_with_the_others()
+    assert not node.workers.running
+
+
+@pytest.fixture
+def parted(turning, node, wait_for, monkeypatch):
+    """How this node's workers end, which others of their generation don't outlast that ended so."""
+    monkeypatch.setattr("trainer.node.workers.STACK_S", 0.0)
+    turn, job = turning
+
+    def end(*ends, launcher="torchrun-env"):
+        turn(1, graceful=False)
+        _ready(job, 1, wait_for)
+        node.job = replace(job, launcher=launcher)
+        node.membership.ends = lambda number: {*ends}
+        node._over_since = -math.inf
+        node._stop_with_the_others()
+        return node.workers.poll()
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("reason", "how"),
+    [
+        ("rank 0: RuntimeError: [/gloo/transport/tcp/pair.cc:561] Connection closed by peer", STOPPED),
+        ("", STOPPED),
+        ("rank 0: RuntimeError: [/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms", FAILED),
+    ],
+)
+def test_a_node_whose_peers_connections_broke_is_not_to_blame_unless_they_waited_for_it(parted, reason, how):
+    """The one whose network broke says so first; the healthy one would be put in quarantine."""
+    assert parted(Ended(1, STOPPED, reason)).how == how
+
+
+@pytest.mark.parametrize(("launcher", "how"), [("mpirun", FAILED), ("deepspeed", STOPPED), ("torchrun-env", STOPPED)])
+def test_under_mpirun_a_node_fails_with_the_one_that_says_so(parted, launcher, how):
+    """Where the store was slow, and what attends has not heard of it: the leader alone would be blamed, and put out."""
+    assert parted(Ended(1, FAILED, "mpirun exited with 1"), launcher=launcher).how == how
 
 
 def test_a_node_keeps_what_its_last_generations_left_and_no_more(turning):

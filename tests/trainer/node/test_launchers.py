@@ -1,14 +1,17 @@
 """What a launcher of the image's is told, and what runs where it starts nothing."""
 
 import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trainer.node import attend, launchers
+from trainer.node import attend, launchers, processes
 from trainer.node.peers import Ended
+from trainer.node.steps import StepFailed
 from trainer.node.workers import Workers, environment
 
 ROOT = Path(attend.__file__).parents[2]
@@ -53,12 +56,26 @@ def test_deepspeed_is_started_on_each_node_without_ssh(values, nodes):
     assert launchers.command("deepspeed", ["./a", "y"], values[0], nodes)[-3:] == ["--no_python", "./a", "y"]
 
 
-def test_mpirun_is_started_on_the_first_node_and_the_others_attend(values, nodes, monkeypatch, tmp_path):
+def test_mpirun_is_started_on_the_leader_and_the_others_attend(values, nodes, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     told = launchers.command("mpirun", ["python", "a.py"], values[0], nodes)
     assert told[:6] == ["mpirun", launchers.ATTACHED, "-np", "12", "--host", "localhost:8,10.0.0.2:4"]
     assert told[6:] == ["--bind-to", "none", "--map-by", "slot", sys.executable, "a.py"], "else each gets one core"
-    assert launchers.command("mpirun", ["python", "a.py"], values[1], nodes)[1:] == ["-m", "trainer.node.attend"]
+    assert launchers.command("mpirun", ["python", "a.py"], values[1], nodes)[1:] == ["-P", "-m", "trainer.node.attend"]
+
+
+def test_our_modules_run_whatever_the_users_code_is_called(values, nodes, tmp_path):
+    """They begin in its folder, where `-m` alone looks first: a `trainer.py` there would be taken for ours."""
+    for name in ("trainer", "json", "queue"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the code of the user')")
+    values = [each | {"TRAINWRIGHT_LIBRARY": str(ROOT)} for each in values]
+    attends = launchers.command("mpirun", ["python", "a.py"], values[1], nodes)
+    asks = [*launchers.environment("mpirun", values[0])["PRTE_MCA_plm_ssh_agent"].split(), "10.0.0.2", "prted"]
+    for command in (attends, asks):
+        done = subprocess.run(
+            command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        )
+        assert done.stderr.endswith("KeyError: 'TRAINWRIGHT_STORE'\n"), "it has begun"
 
 
 @pytest.mark.parametrize("node", [0, 1])
@@ -79,7 +96,7 @@ def test_what_attends_finds_our_library_and_what_it_starts_the_users_code(values
 
 def test_mpirun_reaches_nodes_by_our_module_in_either_version(values):
     told = launchers.environment("mpirun", values[0])
-    agent = f"env PYTHONPATH=/lib {sys.executable} -m trainer.node.remote"
+    agent = f"env PYTHONPATH=/lib {sys.executable} -P -m trainer.node.remote"
     for prefix in ("OMPI_MCA_plm_rsh_", "PRTE_MCA_plm_ssh_"):
         named = {name: told[f"{prefix}{name}"] for name in ("agent", "no_tree_spawn", "num_concurrent")}
         assert named == {"agent": agent, "no_tree_spawn": "1", "num_concurrent": "2"}
@@ -133,19 +150,58 @@ def test_deepspeed_is_found_beside_python_first(values, nodes, tmp_path, monkeyp
     assert launchers.command("deepspeed", ["a"], values[0], nodes)[0] == "deepspeed", "PATH's"
 
 
-def test_a_launcher_that_ends_well_and_leaves_workers_behind_has_failed(
-    make_job, make_generation, wait_for, gone, tmp_path, monkeypatch
-):
-    """DeepSpeed's `runner.py` exits with 0 where a signal ended the part of it that watches the workers."""
+@pytest.fixture
+def launched(make_job, make_generation, wait_for, tmp_path, monkeypatch):
+    """Workers whose launcher runs a line of a shell's, which writes `pid`, and ends well when there is `over`."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    stand_in = tmp_path / "deepspeed"
-    stand_in.write_text(f"#!/bin/sh\nRANK=0 setsid sleep 60 & echo $! > {tmp_path}/pid\n")
-    stand_in.chmod(0o755)
-    job = make_job("", PATH=os.environ["PATH"])
-    workers = Workers.start(replace(job, command=["a"], launcher="deepspeed"), make_generation(1), 0)
+    monkeypatch.setattr("trainer.node.workers.RANKS_S", 0.0)
+    started = []
+
+    def start(line):
+        stand_in = tmp_path / "deepspeed"
+        stand_in.write_text(f"#!/bin/sh\ncd {tmp_path}\n{line}\nwhile [ ! -e over ]; do sleep 0.02; done\n")
+        stand_in.chmod(0o755)
+        job = replace(make_job("", PATH=os.environ["PATH"]), command=["a"], launcher="deepspeed")
+        started.append(Workers.start(job, make_generation(1), 0))
+        pid = int(wait_for("what it starts", lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        wait_for("its environment", lambda: Path(f"/proc/{pid}/cmdline").read_text().startswith("sleep"))
+        assert started[0].poll() is None
+        return started[0], pid
+
+    yield start
+    for workers in started:
+        workers.stop()
+
+
+def test_a_launcher_that_ends_well_and_leaves_workers_behind_has_failed(launched, wait_for, gone, tmp_path):
+    """DeepSpeed's `runner.py` exits with 0 where a signal ended the part of it that watches the workers."""
+    workers, pid = launched("RANK=0 setsid sleep 60 & echo $! > pid")
+    (tmp_path / "over").touch()
     assert wait_for("its end", workers.poll) == Ended(1, "failed", "deepspeed ended and left workers behind")
     workers.stop()
-    assert gone(int((tmp_path / "pid").read_text()))
+    assert gone(pid)
+
+
+def test_what_a_worker_leaves_behind_makes_no_run_fail_that_ended_well(launched, wait_for, gone, tmp_path):
+    """TensorBoard's server, or a helper that still ends: it has the worker's environment, and no launcher above."""
+    workers, pid = launched("RANK=0 sh -c 'sleep 60 & echo $! > pid'")
+    (tmp_path / "over").touch()
+    assert wait_for("its end", workers.poll) == Ended(1, "done")
+    workers.stop()
+    assert gone(pid)
+
+
+def test_a_launchers_rank_that_sigkill_does_not_end_is_left_behind_in_words(launched, monkeypatch):
+    """It holds its GPU's memory: the next generation's ranks would run out of it, time and again."""
+    workers, pid = launched("RANK=0 setsid sleep 60 & echo $! > pid")
+    monkeypatch.setattr("trainer.node.workers.KILLED_S", 0.2)
+    send = processes.send
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "send", lambda pids, number: send({*pids} - {pid}, number))
+        with pytest.raises(StepFailed, match=rf"processes \[{pid}\] of deepspeed's still run"):
+            workers.stop()
+        workers.stop()
+    send([pid], signal.SIGKILL)
 
 
 @pytest.mark.parametrize("launcher", ["deepspeed", "mpirun"])

@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
+from trainer.metadata import open_metadata
 from trainer.node import lifecycle
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.peers import GRACE_S
 
 
 class Metadata:
-    when, ends, risk = None, False, None
+    when, ends, risk, notice_s = None, False, None, 120.0
 
     def interruption(self):
         return self.when
@@ -54,9 +55,9 @@ def node(api):
 def test_what_takes_a_node_away_is_said_in_words(node):
     assert node.notice() is None
     node.metadata.ends = True
-    assert node.notice() == "its group ends this node"
+    assert node.notice()[0] == "its group ends this node"
     node.metadata.when = "2026-01-01T00:02:00Z"
-    assert node.notice() == "the cloud takes this node away at 2026-01-01T00:02:00Z"
+    assert node.notice()[0] == "the cloud takes this node away at 2026-01-01T00:02:00Z"
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,22 @@ def test_what_takes_a_node_away_is_said_in_words(node):
 )
 def test_workers_are_given_the_time_that_a_notice_leaves(when, seconds):
     """Alibaba Cloud's is three minutes longer than AWS's, which large checkpoints may need; a wrong clock's is none."""
-    assert lifecycle.left(when, datetime(2026, 1, 1, tzinfo=UTC)) == seconds
+    assert lifecycle.left(when, datetime(2026, 1, 1, tzinfo=UTC), 300.0) == seconds
+
+
+@pytest.mark.parametrize(("cloud", "seconds"), [("aws", 110), ("alicloud", 290)])
+def test_a_slow_clock_gives_workers_no_more_time_than_the_cloud_gives_the_node(cloud, seconds):
+    """AWS's two minutes would look like three, and what saves in that time would be cut off without a word."""
+    most_s = open_metadata(cloud).notice_s
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert lifecycle.left((now + timedelta(seconds=most_s + 55)).isoformat(), now, most_s) == seconds
 
 
 def test_a_node_has_its_groups_time_until_the_cloud_gives_it_another(node):
-    node.metadata.ends = True
-    node.notice()
-    assert node.grace_s == GRACE_S
+    node.metadata.ends, node.metadata.notice_s = True, 300.0
+    assert node.notice()[1] == GRACE_S
     node.metadata.when = (datetime.now(UTC) + timedelta(seconds=300)).isoformat()
-    node.notice()
-    assert GRACE_S < node.grace_s <= 290
+    assert GRACE_S < node.notice()[1] <= 290
 
 
 def test_advice_alone_stops_no_work_and_is_said_once(node, capsys):

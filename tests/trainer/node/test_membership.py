@@ -7,7 +7,7 @@ import pytest
 
 from trainer import layout
 from trainer.node.membership import DEAD_AFTER_S, HURRIED, LONGEST_GAP_S, QUIET_AFTER_S, Membership, newest_checkpoint
-from trainer.node.peers import FAILED, READY, Card, Ended
+from trainer.node.peers import DRAINED, FAILED, READY, Card, Ended, Generation, Member
 from trainer.node.rules import End, Form, decide
 from trainer.store import FileStore, Missing, Unavailable
 
@@ -264,6 +264,26 @@ def test_newcomers_settle_anew_when_another_comes(world):
     a.view()
     assert a.view().joined_s == 0
     assert a.view().newcomers == {"c", "d"}
+
+
+def test_it_is_seen_who_still_runs_workers_of_an_older_generation(world):
+    """By what each says it runs: in a row of graceful generations, a member may have started none of the last."""
+    a, b, c = nodes = [world.node(name) for name in "abc"]
+    members = tuple(Member(node.card.node, node.card.address, node.card.incarnation, 1) for node in nodes)
+    for number, graceful in ((1, False), (2, True), (3, True)):
+        a.store.put(layout.generation(number), Generation(number, members, 1, "x", graceful, 0).json())
+    a.say(started=1)
+    b.say(started=1)
+    world.pass_time(3, *nodes)
+    assert (a.saving(), c.saving()) == ({"b"}, {"a", "b"})
+    a.say(ended=Ended(1, DRAINED))
+    world.pass_time(1, *nodes)
+    assert c.saving() == {"b"}
+    a.say(started=3)
+    world.pass_time(1, *nodes)
+    assert c.saving() == {"b"}, "what runs in the newest saves for none"
+    world.pass_time(DEAD_AFTER_S + 1, a, c)
+    assert c.saving() == set(), "the dead save nothing"
 
 
 def test_only_a_checkpoint_with_its_manifest_counts(tmp_path):

@@ -5,7 +5,18 @@ import signal
 
 import pytest
 
-from trainer.node.postmortem import ABORTED, LONGEST_REASON, RAISED, TAIL, account, lost_peer, of_the_machine, tail
+from trainer.node.postmortem import (
+    ABORTED,
+    LONGEST_REASON,
+    RAISED,
+    TAIL,
+    account,
+    lost_peer,
+    of_the_machine,
+    tail,
+    told,
+    waited_in_vain,
+)
 
 FRAMES = 'Traceback (most recent call last):\n  File "job.py", line 9, in <module>\n    all_reduce(t)\n    ^^^^^^^^^^\n'
 
@@ -71,9 +82,38 @@ def test_what_a_workers_own_code_raised_is_not(log):
 @pytest.mark.parametrize("code", ABORTED)
 def test_an_abort_is_a_lost_peer_where_the_watchdog_says_so(code):
     """Else healthy nodes are blamed for the one that hangs, and put in quarantine."""
-    assert "taking the entire process down" in lost_peer(code, WATCHDOG)
+    assert lost_peer(code, WATCHDOG).startswith("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=78")
+    assert lost_peer(code, WATCHDOG.replace("Watchdog caught", "")) == "taking the entire process down."
     remote = "watchdog thread terminated with exception: NCCL error: remote process exited"
     assert lost_peer(code, f"noise\n{remote}\n") == remote
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited"),
+    [
+        ("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting", 1),
+        ("torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0//cuda//0", 1),
+        ("rank 0 waits in step 7, with its peers, at job.py:10 in step", 1),
+        (lost_peer(ABORTED[0], WATCHDOG), 1),
+        (GLOO, 0),
+        (REMOTE, 0),
+        ("RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:446] Connection timed out", 0),
+        ("", 0),
+    ],
+)
+def test_who_waited_for_a_peer_is_told_from_who_lost_its_connection(reason, waited):
+    """A broken connection has two ends, of which either may be the healthy one."""
+    assert waited_in_vain(reason) is bool(waited)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(3, "exited with 3"), (-9, "was killed by SIGKILL"), (-40, "was killed by signal 40"), (None, "goes on")],
+)
+def test_every_exit_code_has_words(tmp_path, code, words):
+    """The agent itself would end by an exception where a real-time signal ended a worker."""
+    assert told(code) == words
+    assert account(code, tmp_path / "none", tmp_path / "none") == (words, "")
 
 
 @pytest.mark.parametrize("log", ["", "free(): invalid pointer", CUDA, WATCHDOG + CUDA])
@@ -122,6 +162,29 @@ def test_the_cause_is_the_first_exception_of_a_log_of_many_ranks(tmp_path):
     assert account(1, tmp_path / "none", log, mixed=True) == ("exited with 1: ValueError: boom", "ValueError: boom")
     log.write_text(MPIRUN)
     assert account(3, tmp_path / "none", log, mixed=True) == ("exited with 3: Exit code:    1", "")
+
+
+def test_a_lost_peer_is_no_error_of_the_codes_own_in_a_log_of_many_ranks_either(tmp_path):
+    """Two lost workers without a checkpoint would end the run as a second try that raised the same error."""
+    log = tmp_path / "log"
+    for error in (GLOO, REMOTE):
+        log.write_text(f"{FRAMES}{error}\n{MPIRUN}")
+        said, raised = account(1, tmp_path / "none", log, mixed=True)
+        assert said.startswith(f"exited with 1: {error[:60]}")
+        assert raised == ""
+    log.write_text(f"{FRAMES}{GLOO}\n{FRAMES}ValueError: boom\n")
+    assert account(1, tmp_path / "none", log, mixed=True)[1] == "ValueError: boom", "whichever was written first"
+
+
+@pytest.mark.parametrize(("error", "raised"), [("ValueError: boom", "ValueError: boom"), (GLOO, "")])
+def test_what_a_rank_caught_and_logged_is_not_what_ended_it(tmp_path, error, raised):
+    """torch marks what was not caught: a warning of the start's would be each try's error, whatever ended it."""
+    log = tmp_path / "log"
+    marked = "".join(f"[rank3]: {line}\n" for line in (FRAMES + error).split("\n"))
+    log.write_text(f"WARNING apex is not there\n{FRAMES}ModuleNotFoundError: No module named 'apex'\nstep 1\n{marked}")
+    said, own = account(1, tmp_path / "none", log, mixed=True)
+    assert said.startswith(f"exited with 1: {error[:60]}")
+    assert own == raised
 
 
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"

@@ -124,6 +124,21 @@ def test_a_worker_that_prints_without_end_cannot_fill_the_disk(tmp_path, monkeyp
     assert b"".join(shipped(store)).endswith(b"the end\nmore\n")
 
 
+def test_no_byte_of_a_hole_is_shipped_after_half_a_chunk(tmp_path, monkeypatch):
+    """A chunk that is done ends with a line, and what it cuts off is read again: but not where that is gone."""
+    monkeypatch.setattr(shipping, "KEPT_BYTES", 1 << 20)
+    path, store = tmp_path / "log", FileStore(tmp_path / "store")
+    shipper = Shipper(store)
+    shipper.add(path, key)
+    path.write_bytes(b"begin\nhalf a line")
+    shipper._look()
+    with path.open("ab") as worker:
+        worker.write(b"x" * (3 << 20) + b"\nthe end\n")
+    shipper._look()
+    assert shipped(store)[0] == b"begin\nhalf a line"
+    assert b"".join(shipped(store)[1:]) == path.read_bytes()[-(1 << 20) :]
+
+
 def test_a_shipper_ships_what_is_added_while_it_runs_and_the_rest_when_it_closes(tmp_path, fast):
     store = Shaky(tmp_path / "store")
     shipper = Shipper(store)

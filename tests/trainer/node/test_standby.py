@@ -38,8 +38,13 @@ def settled(standby):
     standby.now[0] += SETTLED_S
 
 
-def test_none_is_made_while_workers_start(standby):
+def test_some_are_made_where_nothing_runs_yet(standby):
+    """A node that joins while the others save has time for it."""
     standby.keep(1, {})
+    assert len(standby.waiting) == 1
+
+
+def test_none_is_made_while_workers_start(standby):
     standby.began()
     standby.now[0] += SETTLED_S - 0.1
     standby.keep(1, {})

@@ -254,11 +254,25 @@ def test_the_save_of_a_drain_goes_on_and_leaves_the_store_to_the_next(frozen: Fr
     assert store.exists(layout.checkpoint(3) + "model.pt")
 
 
-def test_the_save_of_a_drain_is_over_when_the_next_generation_is(frozen: Frozen, tmp_path: Path):
+@pytest.mark.parametrize("graceful", [1, 2, 3])
+def test_the_save_of_a_drain_goes_on_while_others_join_or_are_drained(frozen: Frozen, tmp_path: Path, graceful: int):
+    """None of them has trained: each waits for this very save."""
     store = FileStore(tmp_path / "store")
     frozen.save(5)
-    formed(store, 2, graceful=True)
-    formed(store, 3, graceful=False)
+    for number in range(2, 2 + graceful):
+        formed(store, number, graceful=True)
+    assert frozen.go_on() == ""
+    assert store.exists(layout.checkpoint(5) + "manifest.json")
+
+
+@pytest.mark.parametrize("graceful", [0, 1, 2])
+def test_the_save_of_a_drain_is_over_with_the_first_that_waits_for_none(frozen: Frozen, tmp_path: Path, graceful: int):
+    store = FileStore(tmp_path / "store")
+    frozen.save(5)
+    for number in range(2, 2 + graceful):
+        formed(store, number, graceful=True)
+    formed(store, 2 + graceful, graceful=False)
+    formed(store, 3 + graceful, graceful=True)
     assert "generation 1 is over" in frozen.go_on()
     assert not store.exists(layout.checkpoint(5) + "manifest.json")
 
