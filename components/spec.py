@@ -555,7 +555,7 @@ class CommandJob(Part):
     launcher: Literal["torchrun-env", "mpirun", "deepspeed"] = Field(
         "torchrun-env",
         description="What starts the command: `torchrun-env`, the agent, once for each worker; `mpirun`, of the image, "
-        "on the first node, for which agents start its daemons on the others; `deepspeed`, of the image, on each node.",
+        "on the leader, for which agents start its daemons on the others; `deepspeed`, of the image, on each node.",
     )
     environment: dict[Variable, Setting] = Field(default_factory=dict, max_length=64, description=ENVIRONMENT)
     nccl_debug: bool = Field(False, description=NCCL_DEBUG)
