@@ -21,8 +21,8 @@ import tarfile
 import time
 import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener, urlopen
 
 CONFIG = json.loads("@CONFIG@")
 ROOT = Path(os.environ.get("TRAINWRIGHT_ROOT", "/"))
@@ -97,16 +97,16 @@ def say(message: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} trainwright stage: {message}", flush=True)
 
 
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+DIRECT = build_opener(ProxyHandler({}))
 
 
 def metadata(path: str) -> str:
-    """A value of the instance metadata service, by token, past any proxy: both are secret."""
+    """A value of the instance metadata service, by token, past any proxy."""
     header = f"X-{'aliyun-ecs' if ALIBABA else 'aws-ec2'}-metadata-token"
-    request = urllib.request.Request(f"{METADATA}/latest/api/token", method="PUT")
+    request = Request(f"{METADATA}/latest/api/token", method="PUT")
     request.add_header(f"{header}-ttl-seconds", "300")
     token = DIRECT.open(request, timeout=5).read().decode()
-    request = urllib.request.Request(f"{METADATA}/latest/{path}", headers={header: token})
+    request = Request(f"{METADATA}/latest/{path}", headers={header: token})
     answer: bytes = DIRECT.open(request, timeout=5).read()
     return answer.decode()
 
@@ -120,7 +120,7 @@ def credentials_of_role() -> dict[str, str]:
     return found
 
 
-def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> urllib.request.Request:
+def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> Request:
     """A GET of an object, signed with AWS Signature Version 4 (S3 API reference, "Authenticating requests")."""
     if endpoint := os.environ.get("TRAINWRIGHT_OSS_ENDPOINT" if ALIBABA else "AWS_ENDPOINT_URL"):
         url = f"{endpoint}/{bucket}/{key}"
@@ -150,14 +150,14 @@ def signed(bucket: str, key: str, region: str, credentials: dict[str, str]) -> u
         f"AWS4-HMAC-SHA256 Credential={credentials['AccessKeyId']}/{scope},"
         f"SignedHeaders={names},Signature={secret.hex()}"
     )
-    return urllib.request.Request(url, headers=headers)
+    return Request(url, headers=headers)
 
 
 def fetch(target: Path) -> None:
     """The bundle, written to `target`, its hash verified while it comes."""
     request = signed(CONFIG["bucket"], CONFIG["bundle"], CONFIG["region"], credentials_of_role())
     digest, size = hashlib.sha256(), 0
-    with urllib.request.urlopen(request, timeout=30) as answer, target.open("wb") as file:
+    with urlopen(request, timeout=30) as answer, target.open("wb") as file:
         while block := answer.read(1 << 20):
             digest.update(block)
             size += file.write(block)
@@ -229,7 +229,7 @@ def tell() -> None:
         body = b'<Message xmlns="http://mns.aliyuncs.com/doc/v1/"><MessageBody>c3RhZ2U=</MessageBody></Message>'
         elsewhere = os.environ.get("TRAINWRIGHT_ALICLOUD_ENDPOINT")
         url = f"{elsewhere}/mns{path}" if elsewhere else CONFIG["failed"] + "/messages"
-        urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=5).close()
+        urlopen(Request(url, body, headers), timeout=5).close()
     except Exception as error:
         say(f"that this boot failed can't be told: {error}")
 
