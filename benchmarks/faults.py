@@ -69,9 +69,8 @@ Found = dict[str, tuple[list[Cost], list[Cost]]]
 def measured(fault: Fault, pair: Pair) -> Cost:
     """The cost to a fleet of ours, which goes from fault to fault."""
     assert fault.ours is not None
-    fleet = pair.fleet
     pair.before = pair.ready(fault.nodes)
-    number = pair.before.number
+    fleet, number = pair.fleet, pair.before.number  # another fleet than before, where its run had ended
     _with_workers_in_waiting(pair)
     _between_checkpoints(lambda: fleet.steps(number))
     at = time.time()

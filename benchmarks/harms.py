@@ -98,7 +98,7 @@ FAULTS = [
         "worker hangs as it reads data",
         harmed("hangs-reading", 1),
         None,
-        f"{SAME}; rank, phase and stack are told; peers wait for 20 s, as a file system may be away for a while",
+        f"{SAME}; rank, phase and stack are told; peers wait for 60 s, as a file system may be away as long",
     ),
     Fault(
         "agent killed",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
 import yaml
 
 from cli.history import History
@@ -87,7 +88,7 @@ class Project:
         stack["config"]["trainwright:job"] = self.job
         self.file.write_text(yaml.safe_dump(stack))
 
-    def trainwright(self, *arguments: str, limit_s: float = 240) -> subprocess.CompletedProcess[str]:
+    def trainwright(self, *arguments: str, limit_s: float = 600) -> subprocess.CompletedProcess[str]:
         return self._run([TRAINWRIGHT, *arguments, *self._named()], self._clean(), limit_s)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -102,7 +103,7 @@ class Project:
                 start_new_session=True,
             )
 
-    def pulumi(self, *arguments: str, limit_s: float = 120) -> subprocess.CompletedProcess[str]:
+    def pulumi(self, *arguments: str, limit_s: float = 300) -> subprocess.CompletedProcess[str]:
         """The engine, as typed by hand in the documented environment."""
         options = f"--stack {self.stack} --non-interactive --color never"
         command = f'eval "$("{TRAINWRIGHT}" env --stack {self.stack})" && exec pulumi "$@" {options}'
@@ -161,9 +162,14 @@ class Project:
         return found
 
     def _run(self, command: list[str], environment: dict[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.folder, env=environment, text=True, capture_output=True, timeout=limit_s, check=False
-        )
+        """The command's end. One that takes longer than only a hang would fails with the last that it said."""
+        try:
+            return subprocess.run(
+                command, cwd=self.folder, env=environment, text=True, capture_output=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired as expired:
+            said = b"\n".join(part for part in (expired.stdout, expired.stderr) if isinstance(part, bytes)).decode()
+            pytest.fail(f"{' '.join(command)}: not within {limit_s:g} s. It said last:\n{said[-4000:]}", pytrace=False)
 
     def _named(self) -> list[str]:
         """The option that names the stack, where it isn't the one that needs none."""
@@ -176,8 +182,8 @@ class Project:
         return {name: value for name, value in os.environ.items() if not ours.match(name)} | {"COLUMNS": "160"}
 
 
-def wait_for(what: str, condition: Callable[[], Any], limit_s: float = 120, poll_s: float = 0.3) -> Any:
-    """The condition's first true value. Fails with `what` where there is none in time."""
+def wait_for(what: str, condition: Callable[[], Any], limit_s: float = 300, poll_s: float = 0.3) -> Any:
+    """The condition's first true value. Fails with `what` where there is none in time, which only a hang takes."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if found := condition():

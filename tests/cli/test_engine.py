@@ -50,7 +50,7 @@ def test_an_engine_that_ends_slowly_after_ctrl_c_is_waited_for(tmp_path: Path, c
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.killpg(driver.pid, signal.SIGINT)  # as a terminal does
-        said, _ = driver.communicate(timeout=20)
+        said, _ = driver.communicate(timeout=60)
     finally:
         driver.kill()
     assert said.split() == ["255", "True"]

@@ -257,7 +257,7 @@ def test_b8_without_metadata_the_stage_gives_up_at_its_deadline(node, hang):
     done = node.run(deadline_s=2)
     node.url = url
     assert done.returncode == exits.STAGE_FAILED
-    assert node.seconds < 5
+    assert node.seconds < 30
     assert done.stdout.splitlines()[-1].endswith("no agent within 2 s")
     assert done.stderr == ""
 
@@ -362,7 +362,7 @@ def test_a_node_that_gives_up_shuts_down_and_no_other_does(tmp_path, status):
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" > {called}\n')
     (tmp_path / "systemctl").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EXIT_STATUS": str(status)}
-    assert subprocess.run(shell, check=False, env=environment, timeout=10).returncode == 0
+    assert subprocess.run(shell, check=False, env=environment, timeout=60).returncode == 0
     if status in {*exits.STEP_FAILED.values(), exits.QUARANTINED}:
         assert called.read_text() == "--no-block poweroff\n"
     else:
@@ -524,7 +524,7 @@ def test_an_agent_that_is_to_be_started_again_is_no_failed_boot(tmp_path, state,
         (tmp_path / tool).write_text(f'#!/bin/sh\necho {tool} "$@" >> {called}\n{does}\nexit 0\n')
         (tmp_path / tool).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(shlex.split(command), check=False, env=environment, timeout=10)
+    done = subprocess.run(shlex.split(command), check=False, env=environment, timeout=60)
     asked, *then = called.read_text().splitlines()
     assert (done.returncode, asked) == (0, "systemctl is-failed -q trainwright")
     told = [f"timeout -k 5 20 {python} -m trainer.node.failed /node.json", "systemctl --no-block poweroff"]

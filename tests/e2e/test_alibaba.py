@@ -55,14 +55,14 @@ def test_a_noticed_node_drains_and_another_job_gets_nodes_of_its_own(alibaba: Pr
     project.job |= {"steps": 100_000, "checkpoint": {"every_steps": 500}}
     project.write()
     up = project.start("up")
-    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up)
     history = project.history()
 
     def training() -> bool:
         history.refresh()
         return bool(history.steps)
 
-    wait_for("the run has steps", training, limit_s=90)
+    wait_for("the run has steps", training)
     victim = history.generation.members[1].node
     raise_notice(project.home, victim, "spot", seconds=12)
 

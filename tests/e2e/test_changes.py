@@ -19,7 +19,7 @@ def test_a_killed_node_is_replaced_and_the_run_ends_well(project: Project) -> No
     project.job |= {"steps": 800, "checkpoint": {"every_steps": 100}}
     project.write()
     up = project.start("up")
-    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up)
     history = project.history()
     wait_for("a checkpoint", lambda: _seen(history, lambda: history.checkpoints))
     victim = history.generation.members[0].node
@@ -39,7 +39,7 @@ def test_the_fleet_scales_and_a_noticed_node_drains_while_the_run_goes_on(projec
     project.job |= {"steps": 100_000, "checkpoint": {"every_steps": 500}}
     project.write()
     up = project.start("up")
-    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up)
     history = project.history()
     wait_for("steps", lambda: _seen(history, lambda: history.steps))
     template = _template_version(project)
@@ -82,7 +82,7 @@ def test_a_run_that_failed_goes_on_by_retry(project: Project) -> None:
     text.mkdir()
     (text / "short.txt").write_text("abc")
     up = project.start("up")
-    wait_for("the cluster is up", lambda: project.is_up, limit_s=90)
+    wait_for("the cluster is up", lambda: project.is_up)
     history = project.history()
     assert project.trainwright("data", "pack", str(text)).returncode == 0
     assert up.wait(120) == 1

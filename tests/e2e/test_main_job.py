@@ -90,7 +90,7 @@ def test_pulumi_by_hand_does_what_up_does(project: Project) -> None:
 
 def test_a_killed_up_is_cleared_by_the_next_one(project: Project) -> None:
     up = project.start("up")
-    wait_for("the cloud starts", lambda: cloud.find(project.home), limit_s=60)
+    wait_for("the cloud starts", lambda: cloud.find(project.home))
     time.sleep(2.5)  # within the engine's update
     _kill_session(up.pid)
     up.wait(60)

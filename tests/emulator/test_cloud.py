@@ -146,7 +146,7 @@ def test_a_daemon_ends_by_itself_with_all_nodes_on(home, new_world, end):
     world = new_world(running)
     (instance,) = world.booted(world.group(world.STAY), 1)
     end(running)
-    world.wait_for("the end of the daemon", lambda: processes.started(running.pid) is None, seconds=8)
+    world.wait_for("the end of the daemon", lambda: processes.started(running.pid) is None, seconds=30)
     assert world.processes(instance) == set()
 
 

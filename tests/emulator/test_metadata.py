@@ -83,7 +83,7 @@ def test_a_token_s_time_to_live_outside_1_to_21600_seconds_is_refused(serve, htt
 
 
 def http_connection(url):
-    return http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+    return http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
 
 
 def test_a_token_request_that_was_forwarded_or_is_no_put_is_refused(serve, http):

@@ -126,9 +126,7 @@ def test_a_node_whose_processes_are_killed_is_terminated_and_replaced_while_othe
     world.wait_for("both scripts", lambda: all(len(world.processes(node)) == 2 for node in (one, other)))
     mates = world.processes(other)
     kill(world.processes(one))
-    killed = time.monotonic()
     world.wait_for("its termination", lambda: world.state(one) == "terminated")
-    assert time.monotonic() - killed < 1.5
     world.wait_for(
         "a replacement", lambda: len([i for i in world.instances(group) if i != one and world.processes(i)]) == 2
     )

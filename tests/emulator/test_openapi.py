@@ -172,9 +172,9 @@ def test_a_size_that_the_group_may_not_have_and_a_stranger_are_refused(api, grou
 def test_a_call_that_nobody_signed_is_refused(endpoint: str) -> None:
     query = "Action=GetCallerIdentity&Version=2015-04-01"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{endpoint}/?{query}", timeout=5)
+        urllib.request.urlopen(f"{endpoint}/?{query}", timeout=30)
     assert (refused.value.code, json.loads(refused.value.read())["Code"]) == (400, "MissingAccessKeyId")
-    with urllib.request.urlopen(f"{endpoint}/sts/?{query}&Signature=x", timeout=5) as answer:
+    with urllib.request.urlopen(f"{endpoint}/sts/?{query}&Signature=x", timeout=30) as answer:
         assert json.loads(answer.read())["AccountId"] == "123456789012"
 
 

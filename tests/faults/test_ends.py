@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.fleet import told
 from tests.faults.pair import same_again
-from tests.project import CHECKOUT
+from tests.project import CHECKOUT, wait_for
 from trainer import exits
 
 pytestmark = pytest.mark.torch
@@ -23,7 +23,8 @@ JOB = {"steps": 100, "checkpoint": {"every_steps": 20}}
 def test_a_run_that_was_interrupted_computes_what_an_uninterrupted_one_does(make_fleet):
     fleet = make_fleet(job=JOB)
     fleet.start("a", "b", desired=2)
-    fleet.saved()
+    saved = fleet.saved()
+    wait_for("steps to do again", lambda: fleet.steps()[-1]["step"] > saved + 2)
     fleet.nodes["b"].signal(signal.SIGKILL, "trainer.train")
     outcome = fleet.ends()
     assert outcome.succeeded, outcome.reason
@@ -89,7 +90,7 @@ def test_a_node_that_alone_fails_time_and_again_is_put_in_quarantine_and_leaves(
     assert alone.tally.quarantined == {"b": reason}
     assert alone.number == 3
     fleet.start("c")
-    assert fleet.nodes["b"].init.wait(20) == exits.QUARANTINED, "a node that is not wanted must not bill on"
+    assert fleet.nodes["b"].init.wait(60) == exits.QUARANTINED, "a node that is not wanted must not bill on"
     assert (fleet.card("b").state, fleet.card("b").reason) == ("quarantined", reason)
     fleet.trains("a", "c", after=alone.number)
     fleet.close()

@@ -98,6 +98,6 @@ def test_nodes_go_from_run_to_run_and_wait_for_more(make_fleet, sqs):
         assert bool(page["launched"]) is launched, "the hours of earlier runs are not a later one's"
 
     fleet.nodes["a"].signal(signal.SIGTERM, "trainer.node")
-    wait_for("an idle node's end as it is asked to leave", lambda: not fleet.nodes["a"].processes("trainer.node"), 15)
+    wait_for("an idle node's end as it is asked to leave", lambda: not fleet.nodes["a"].processes("trainer.node"), 60)
     assert fleet.nodes["a"].log().endswith("was asked to leave\n")
     fleet.close()

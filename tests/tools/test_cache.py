@@ -90,4 +90,4 @@ def test_a_killed_holder_gives_its_lock_back(tmp_path, holder):
         holder.kill()
 
     with cache.lock(tmp_path / "entry", limit=10, on_wait=kill):
-        assert holder.wait(5) != 0
+        assert holder.wait(30) != 0

@@ -36,7 +36,7 @@ def gone(pid: int) -> bool:
 
 
 def assert_gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not gone(pid):
         assert time.monotonic() < deadline, f"process {pid} lives on"
         time.sleep(0.02)
@@ -51,7 +51,7 @@ def test_at_the_limit_the_program_and_its_children_end():
             limit=0.4,
             on_line=lambda line: pids.append(int(line)),
         )
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert_gone(pids[0])
 
 

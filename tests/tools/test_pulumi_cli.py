@@ -138,7 +138,7 @@ def test_two_checkouts_install_once(machine, progress, monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=60)
     assert len(found) == 2
     assert found[0] == found[1]
     assert calls == [gobuild.pinned_version()]

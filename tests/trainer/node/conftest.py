@@ -14,7 +14,7 @@ from trainer.node.peers import Generation, Member
 from trainer.node.workers import Job
 
 
-def _wait_for(what: str, probe: Callable[[], Any], seconds: float = 10) -> Any:
+def _wait_for(what: str, probe: Callable[[], Any], seconds: float = 30) -> Any:
     deadline = time.monotonic() + seconds
     while not (answer := probe()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"

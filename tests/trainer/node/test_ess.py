@@ -67,7 +67,7 @@ def _looked(group):
     group._due = 0.0
     group.ends()
     if group._look:
-        group._look.join(5)
+        group._look.join(30)
     return group.ends()
 
 
@@ -89,7 +89,7 @@ def test_looks_are_rare_and_the_last_word_stands(api):
     group = Ess(api, "i-1", "drain")
     for _ in range(50):
         group.ends()
-    group._look.join(5)
+    group._look.join(30)
     assert api.asked == ["DescribeScalingInstances"]
     api.states["i-1"] = "Removing:Wait"
     assert _looked(group) is True

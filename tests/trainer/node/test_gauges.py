@@ -135,7 +135,7 @@ def test_each_gpus_numbers_come_from_the_driver_and_what_it_does_not_know_is_not
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("#!/bin/sh\nexec sleep 20\n", "no gpus gauge: nvidia-smi took longer than"),
+        ("#!/bin/sh\nexec sleep 60\n", "no gpus gauge: nvidia-smi took longer than"),
         ("#!/bin/sh\necho 'Unable to determine the device handle'; exit 15\n", "Unable to determine the device handle"),
         ("#!/bin/sh\necho '97, 3'\n", "no gpus gauge: "),
     ],
@@ -148,7 +148,7 @@ def test_b4_a_driver_that_hangs_or_fails_costs_its_numbers_and_a_bounded_time(
     driver(script)
     begun = time.monotonic()
     found = machine.gauges.read()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert "gpus" not in found
     assert "memory" in found
     assert said in capsys.readouterr().out

@@ -145,10 +145,10 @@ class Cluster:
     def generation(self, number):
         """The record, once it is written and all its ranks run."""
         key = layout.generation(number)
-        self.wait_for(f"generation {number}", lambda: self.run.exists(key), 20)
+        self.wait_for(f"generation {number}", lambda: self.run.exists(key), 60)
         record = Generation.parse(self.run.get(key))
         for rank, member in enumerate(record.members):
-            self.wait_for(f"rank {rank}", lambda r=rank, m=member: f"rank {r} of" in self.log(m.node, number, r), 20)
+            self.wait_for(f"rank {rank}", lambda r=rank, m=member: f"rank {r} of" in self.log(m.node, number, r), 60)
         return record
 
     def log(self, node, number, rank):
@@ -160,7 +160,7 @@ class Cluster:
 
     def end(self, name):
         """The agent's own account of how it ended."""
-        assert self.agents[name].wait(20) == 0, self.said(name)
+        assert self.agents[name].wait(60) == 0, self.said(name)
         return json.loads(self.said(name).splitlines()[-1].removeprefix("outcome "))
 
     def touch(self, name):
@@ -303,7 +303,7 @@ def test_b9_a_fleet_of_one_node_outlives_that_nodes_gpu(cluster):
     """The same error twice, and nobody else to compare with: it is the machine's all the same, and it is replaced."""
     (cluster.folder / "bad").write_text("a")
     cluster.start("a", desired=1)
-    assert cluster.agents["a"].wait(20) != 0
+    assert cluster.agents["a"].wait(60) != 0
     assert "Quarantined: its workers failed 2 times in a row" in cluster.said("a")
     assert cluster.generation(3).members == ()
     cluster.start("b")
@@ -396,7 +396,7 @@ def test_workers_that_do_not_leave_are_ended_when_their_grace_is_over(turning, w
     _ready(job, 1, wait_for)
     assert turn(2, graceful=True, grace_s=0.2) == 1
     assert (job.logs / "000001-grace").read_text() == "0.2\n"
-    wait_for("the turn", lambda: turn(2, graceful=True, grace_s=0.2) == 2, 5)
+    wait_for("the turn", lambda: turn(2, graceful=True, grace_s=0.2) == 2, 30)
 
 
 def test_a_notice_in_the_midst_of_a_long_save_leaves_the_shorter_of_the_two_times(turning, wait_for):
@@ -407,7 +407,7 @@ def test_a_notice_in_the_midst_of_a_long_save_leaves_the_shorter_of_the_two_time
     assert turn(2, graceful=True, grace_s=1800) == 1
     assert turn(3, graceful=True, grace_s=0.2) == 1
     assert (job.logs / "000001-grace").read_text() == "0.2\n"
-    wait_for("the turn", lambda: turn(3, graceful=True, grace_s=0.2) == 3, 5)
+    wait_for("the turn", lambda: turn(3, graceful=True, grace_s=0.2) == 3, 30)
 
 
 def test_the_time_that_workers_are_told_is_the_time_that_they_have(turning, node, wait_for):
@@ -558,7 +558,7 @@ def test_workers_that_hang_after_others_are_done_are_ended_and_the_run_goes_on(c
     cluster.generation(1)
     (cluster.folder / "finish").touch()
     assert len(cluster.generation(2).members) == 2
-    cluster.wait_for("the end", lambda: cluster.run.exists(layout.OUTCOME), 20)
+    cluster.wait_for("the end", lambda: cluster.run.exists(layout.OUTCOME), 60)
     assert json.loads(cluster.run.get(layout.OUTCOME))["succeeded"]
 
 

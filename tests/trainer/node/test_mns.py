@@ -215,13 +215,13 @@ def test_a_look_that_is_under_way_does_not_take_out_what_is_put_back(service):
     keeper.waiting = waiting
     look, leave = (threading.Thread(target=does) for does in (keeper.renew, keeper.leave))
     look.start()
-    assert looking.wait(5)
+    assert looking.wait(30)
     leave.start()
     leave.join(0.1)
     assert service.messages == {}, "it waits for the look"
     goes_on.set()
     for thread in (look, leave):
-        thread.join(5)
+        thread.join(30)
     assert len(service.messages) == 1
 
 
@@ -234,7 +234,7 @@ def test_two_who_see_to_it_at_once_put_one_message_back(service):
             leave.start()
             leave.join(0.05)
     for leave in leaves:
-        leave.join(5)
+        leave.join(30)
     assert len(service.messages) == 1
 
 

@@ -19,6 +19,9 @@ from trainer.store import FileStore, Unavailable
 SHARDS = {f"shard-{number:05}.bin": bytes([number]) * 1000 for number in range(6)}
 TOKEN = "a" * 64
 
+LIMIT_S = 30.0
+"""Well beyond what a fetch takes on a busy machine, and well below what it takes to wait for what is unpatched."""
+
 
 def sha256(name):
     return hashlib.sha256(SHARDS[name]).hexdigest()
@@ -116,7 +119,7 @@ def test_a_dead_data_node_costs_nothing_but_a_refused_connection(fetch, records)
         record(records, port=unused.getsockname()[1])
         started = time.monotonic()
         assert fetch() == "0 of them from data nodes"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < LIMIT_S
 
 
 @pytest.fixture
@@ -176,7 +179,7 @@ def test_whatever_is_wrong_with_a_data_node_the_bucket_is_read_at_once(fetch, da
     started = time.monotonic()
     assert fetch() == "0 of them from data nodes"
     assert len(datasets.downloads) == 6
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < LIMIT_S
 
 
 def test_a_data_node_that_trickles_is_given_up(fetch, answering, monkeypatch):
@@ -185,13 +188,13 @@ def test_a_data_node_that_trickles_is_given_up(fetch, answering, monkeypatch):
     answering(_trickle)
     started = time.monotonic()
     assert fetch() == "0 of them from data nodes"
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < LIMIT_S
 
 
 def _trickle(connection):
     connection.sendall(HEAD)
     try:
-        for _ in range(1000):
+        for _ in range(3000):
             connection.sendall(b"\1")
             time.sleep(0.02)
     except OSError:
@@ -233,7 +236,7 @@ def test_data_nodes_that_never_come_or_never_get_on_are_not_waited_for_longer_th
     with serving(Shelf(), records, "i-1", "127.0.0.1", "text", port=0):
         announced(records, wait_for)
         assert fetch("i-9") == "0 of them from data nodes"
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < LIMIT_S
 
 
 def test_one_of_several_that_fails_leaves_the_others(fetch, records, shelf, wait_for):

@@ -172,6 +172,6 @@ def test_gpus_that_hang_are_given_up_and_nothing_of_them_is_left(ranks, tmp_path
     begun = time.monotonic()
     with pytest.raises(Unfit, match=r"it took longer than 0\.3 s"):
         ranks(f"/bin/sleep 60 & echo $! > {tmp_path}/pid; wait")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     pid = int((tmp_path / "pid").read_text())
     wait_for("the rank's end", lambda: gone(pid))

@@ -147,7 +147,7 @@ def test_a_shipper_ships_what_is_added_while_it_runs_and_the_rest_when_it_closes
         path = tmp_path / name
         path.write_bytes(name.encode())
         shipper.add(path, lambda chunk, name=name: f"{name}/{chunk}")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not store.exists("two/0") and time.monotonic() < deadline:
         time.sleep(0.01)
     (tmp_path / "one").write_bytes(b"one, and more")
@@ -172,11 +172,12 @@ def test_an_outage_is_waited_out_and_said(tmp_path, fast, capsys):
 
 def test_closing_takes_no_longer_than_it_may(tmp_path, fast):
     """A store that hangs must not keep a node from ending."""
-    release = threading.Event()
+    release, returned = threading.Event(), threading.Event()
 
     class Hung(FileStore):
         def put(self, key, data, *, if_absent=False):
             release.wait(20)
+            returned.set()
             return True
 
     path = tmp_path / "log"
@@ -184,7 +185,6 @@ def test_closing_takes_no_longer_than_it_may(tmp_path, fast):
     shipper = Shipper(Hung(tmp_path))
     shipper.add(path, key)
     shipper.start()
-    begun = time.monotonic()
     shipper.close(limit_s=0.2)
-    assert time.monotonic() - begun < 2
+    assert not returned.is_set()
     release.set()

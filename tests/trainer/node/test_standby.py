@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -93,7 +92,7 @@ def test_who_is_taken_is_told_which_worker_it_is(standby, tmp_path, wait_for):
     standby.keep(1, {})
     log = tmp_path / "000002-rank0.log"
     process = standby.take({"RANK": "0", "SECRET": "s"}, log)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert json.loads((tmp_path / "told-0").read_text()) == {
         "environment": {"RANK": "0", "SECRET": "s"},
         "log": str(log),
@@ -129,7 +128,5 @@ def test_it_becomes_the_worker_that_it_is_told_to_be(tmp_path):
 @pytest.mark.torch
 def test_it_ends_when_nobody_can_need_it_any_more():
     process = spawn_standby(COMMAND, {"PYTHONPATH": ":".join(sys.path)})
-    began = time.monotonic()
     process.stdin.close()
     assert process.wait(60) == 0
-    assert time.monotonic() - began < 60

@@ -93,7 +93,7 @@ def run(make_job, make_generation, wait_for):
     """The end of this node's two workers that run a script."""
     started = []
 
-    def go(text, seconds=10):
+    def go(text, seconds=30):
         workers = Workers.start(make_job(text), make_generation(2), 0)
         started.append(workers)
         return wait_for("the workers' end", workers.poll, seconds)

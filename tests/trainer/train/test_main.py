@@ -18,7 +18,6 @@ ROOT = Path(trainer.__file__).parents[1]
 
 
 def test_bad_input_is_refused_in_one_line_and_described_for_the_agent(start, tiny, tmp_path: Path):
-    began = time.monotonic()
     process = start(tiny | {"stepz": 1}, TRAINWRIGHT_ERROR=str(tmp_path / "error.json"), RANK="1", WORLD_SIZE="2")
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1
@@ -27,7 +26,6 @@ def test_bad_input_is_refused_in_one_line_and_described_for_the_agent(start, tin
     assert (error["type"], error["rank"]) == ("InvalidJob", 1)
     assert error["message"].startswith("stepz:")
     assert "Traceback" in error["traceback"]
-    assert time.monotonic() - began < 10
 
 
 def test_help_explains_without_torch(start, tiny):
