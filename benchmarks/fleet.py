@@ -185,11 +185,13 @@ class Node:
         return [(pid, command) for pid, command in processes.commands() if pid in own]
 
     def signal(self, number: signal.Signals, module: str = "") -> list[int]:
-        """Send a signal to them; which they were."""
+        """Send a signal to them; which they were. A node that is killed whole has ended by then."""
         pids = self.processes(module)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+        if number == signal.SIGKILL and not module:
+            self.init.wait(30)
         return pids
 
     def log(self, name: str = "agent") -> str:

@@ -172,12 +172,12 @@ def row(what: str, seconds: Mapping[str, list[list[float]]], shown: Callable[[fl
 
 
 def speed(what: str, job: dict[str, Any], steps: int, rounds: int, folder: Path) -> list[list[str]]:
-    """Tokens a second of all contenders."""
+    """Tokens a second of all contenders. In more rounds: the bests of few differ by what is aimed at."""
     pack([Path(json.__file__).parent], folder / "data", "bench")
     tokens = job["batch"] * job["model"]["context"]
     with contenders(job, folder / "data", folder) as started:
         measures = {name: lambda contender=contender: contender.tell(str(steps)) for name, contender in started.items()}
-        return row(what, interleaved(measures, rounds), lambda step_s: f"{tokens / step_s:,.0f}")
+        return row(what, interleaved(measures, 3 * rounds), lambda step_s: f"{tokens / step_s:,.0f}")
 
 
 def overhead(options: argparse.Namespace, folder: Path) -> list[list[str]]:
