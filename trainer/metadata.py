@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.client import HTTPMessage, HTTPResponse
 from typing import IO, Protocol
 
-from trainer.node.console import say
+from trainer.console import say
 
 TIMEOUT_S = 2
 TOKEN_TTL_S = 21600

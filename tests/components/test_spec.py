@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from components.checks import review
@@ -124,13 +124,15 @@ LIKE_A_STACK = st.dictionaries(KEYS, JSON_LIKE | st.dictionaries(KEYS, JSON_LIKE
 
 @settings(max_examples=150, deadline=None)
 @given(LIKE_A_STACK | JSON_LIKE)
+@example({"cloud": "\n"})
+@example({"\x1b[2J\n": 1})
 def test_whatever_is_in_the_file_only_invalid_is_raised_and_each_finding_is_one_line(values):
     findings = ()
     try:
         review("c1", parse(values))
     except Invalid as invalid:
         findings = invalid.findings or pytest.fail("refused without a finding")
-    assert all("\n" not in finding.reason for finding in findings)
+    assert all((finding.path + finding.reason).isprintable() for finding in findings)
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from trainer import alicloud, dialects, exits
+from trainer.console import say
 from trainer.metadata import open_metadata
 from trainer.node import failed
 from trainer.node.agent import Agent
 from trainer.node.config import NodeConfig, Paths
-from trainer.node.console import say
 
 
 def main(arguments: list[str]) -> int:

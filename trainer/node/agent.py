@@ -18,10 +18,10 @@ from pathlib import Path
 import trainer
 from trainer import exits, layout
 from trainer.alicloud import Api
+from trainer.console import say
 from trainer.metadata import EcsMetadata, Identity, Metadata
 from trainer.node import exposition, fabric, harden, health, nccl, preflight
 from trainer.node.config import NodeConfig, Paths
-from trainer.node.console import say
 from trainer.node.ess import Ess
 from trainer.node.fabric import Fabric
 from trainer.node.gauges import Gauges

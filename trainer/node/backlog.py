@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainer.console import say
 from trainer.node import mns
-from trainer.node.console import say
 from trainer.store import StoreError
 
 EVERY_S = 300.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from trainer.alicloud import ApiError
-from trainer.node.console import say
+from trainer.console import say
 
 EVERY_S = 5.0
 """Between looks. To save may take nearly all of the time that a hook holds a node; an account's calls are counted."""

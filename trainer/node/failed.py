@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from trainer.console import say
 from trainer.node import mns
 from trainer.node.config import NodeConfig
-from trainer.node.console import say
 
 LIMIT_S = 5.0
 """For the message; the node is powered off all the same."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.node.console import say
+from trainer.console import say
 from trainer.node.tools import Tools
 
 GPU_LIMIT_S = 20.0

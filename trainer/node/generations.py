@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 
 from trainer import layout
-from trainer.node.console import say
+from trainer.console import say
+from trainer.grace import GRACE_S
 from trainer.node.launchers import MPIRUN
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.membership import Membership, Outcome
-from trainer.node.peers import DONE, DRAINING, FAILED, GRACE_S, QUARANTINED, READY, STOPPED, Ended, Generation
+from trainer.node.peers import DONE, DRAINING, FAILED, QUARANTINED, READY, STOPPED, Ended, Generation
 from trainer.node.postmortem import waited_in_vain
 from trainer.node.rules import End, Form, Wait, decide
 from trainer.node.shipping import Shipper

@@ -15,9 +15,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from trainer.console import say
+from trainer.grace import GRACE_S
 from trainer.metadata import Metadata
-from trainer.node.console import say
-from trainer.node.peers import GRACE_S
 
 PATIENCE = Config(connect_timeout=3, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
 """Seconds to connect and for each read, and how often a call is tried in all."""

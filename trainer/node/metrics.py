@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.alicloud import Api
-from trainer.node.console import say
+from trainer.console import say
 from trainer.node.gauges import Gauges
 
 EVERY_S = 60.0

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from trainer import layout
-from trainer.node.console import say
+from trainer.console import say
 from trainer.node.serving import ISSUED, SLOWEST_BYTES_S, Record
 from trainer.store import UNFINISHED, Store, StoreError
 

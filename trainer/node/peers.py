@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
+from trainer.grace import GRACE_S
+
 T = TypeVar("T")
 
 READY = "ready"
@@ -21,10 +23,6 @@ DRAINED = "drained"
 FAILED = "failed"
 STOPPED = "stopped"
 """Ended because workers elsewhere had: not the cause."""
-
-GRACE_S = 110.0
-"""How long workers may take to save and leave when asked, unless more is known: AWS takes a spot instance 120 s after
-its notice, and groups give a node as long."""
 
 
 @dataclass(frozen=True)

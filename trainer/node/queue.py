@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainer import layout
-from trainer.node.console import say
+from trainer.console import say
 from trainer.node.membership import Outcome
 from trainer.store import Missing, Store
 

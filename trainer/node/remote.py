@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from trainer import layout
-from trainer.node.peers import GRACE_S, Generation
+from trainer.grace import GRACE_S
+from trainer.node.peers import Generation
 from trainer.node.workers import KILLED_S
 from trainer.store import Missing, Store, Unavailable, open_store
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from trainer.grace import GRACE_S
 from trainer.node.peers import (
     DONE,
     DRAINED,
     DRAINING,
     FAILED,
-    GRACE_S,
     READY,
     STOPPED,
     Card,

@@ -25,7 +25,7 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 
 from trainer import layout
-from trainer.node.console import say
+from trainer.console import say
 from trainer.store import Store, StoreError
 
 PORT = 7470

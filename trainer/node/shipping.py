@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainer.node.console import say
+from trainer.console import say
 from trainer.store import Store, StoreError
 
 CHUNK_BYTES = 64 << 10

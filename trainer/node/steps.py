@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from trainer.node.console import say
+from trainer.console import say
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainer import layout
-from trainer.node.console import say
+from trainer.console import say
 from trainer.store import Missing, Store, StoreError, Unavailable, sha256_file
 
 POLL_S = 1.0

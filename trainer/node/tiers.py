@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer import layout
+from trainer.console import say
 from trainer.node import code, scratch, storage, warm
 from trainer.node.config import NodeConfig, Paths
-from trainer.node.console import say
 from trainer.node.nearby import DataNodes
 from trainer.node.steps import BootReport
 from trainer.node.storage import Arrived, Bring

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from trainer.console import say
 from trainer.node.backlog import Backlog
 from trainer.node.config import NodeConfig, Paths
-from trainer.node.console import say
 from trainer.node.lifecycle import Lifecycle
 from trainer.node.metrics import Sampler
 from trainer.node.queue import Queue, Turn, waiting

@@ -11,8 +11,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.console import say
 from trainer.node.config import Paths
-from trainer.node.console import say
 from trainer.node.disks import Devices
 from trainer.node.tools import Tools
 

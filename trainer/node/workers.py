@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO
 
 from trainer import exits
+from trainer.grace import GRACE_S
 from trainer.node import launchers, nccl, processes
-from trainer.node.peers import DONE, DRAINED, FAILED, GRACE_S, STOPPED, Ended, Generation
+from trainer.node.peers import DONE, DRAINED, FAILED, STOPPED, Ended, Generation
 from trainer.node.postmortem import ABORTED, RAISED, account, lost_peer, of_the_machine, place, short, tail
 from trainer.node.standby import Standby
 from trainer.node.steps import StepFailed

@@ -22,9 +22,9 @@ from functools import partial
 
 import torch
 
+from trainer import grace
 from trainer.exits import DONE, DRAINED
 from trainer.pulse import WITH_PEERS, Pulse
-from trainer.train import grace
 from trainer.train.checkpoint import CHECKPOINTS, FIND_S, Found, Manifest
 from trainer.train.config import Job
 from trainer.train.errors import CheckpointError, DivergedError

@@ -10,7 +10,7 @@ from components.aws import fleet
 from components.cluster import InvalidArgs
 from components.findings import Invalid
 from components.plan import DRAIN_S
-from trainer.node.peers import GRACE_S
+from trainer.grace import GRACE_S
 
 P4D = {"nodes.type": "p4d.24xlarge", "job.batch": 32}
 BLOCK = "cr-0123456789abcdef0"

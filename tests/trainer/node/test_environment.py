@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from trainer import exits
-from trainer.node import lifecycle, peers, rules
+from trainer import exits, grace
+from trainer.node import lifecycle, rules
 from trainer.node.agent import Agent
 from trainer.node.config import NodeConfig, Paths
 from trainer.node.fabric import Fabric
@@ -44,7 +44,7 @@ def test_exit_codes_and_times_are_those_that_agents_know():
     assert {str(code) for code in (exits.DONE, exits.DRAINED, exits.PEER_LOST)} <= said
     assert f"{lifecycle.LAST_S:g} s before a notice's own time" in TEXT
     assert rules.JOINING_S == 1800, "half an hour where nodes only join"
-    assert f"else {peers.GRACE_S:g} s" in TEXT
+    assert f"else {grace.GRACE_S:g} s" in TEXT
     assert f"after {PARTING_S:g} s" in TEXT
 
 

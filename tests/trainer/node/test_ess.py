@@ -4,11 +4,11 @@ import pytest
 
 from components.plan import DRAIN_S
 from trainer.alicloud import ApiError
+from trainer.grace import GRACE_S
 from trainer.node import ess, harden, workers
 from trainer.node.ess import Ess
 from trainer.node.harden import Open
 from trainer.node.lifecycle import Lifecycle
-from trainer.node.peers import GRACE_S
 
 
 class Api:

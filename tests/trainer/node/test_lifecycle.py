@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
+from trainer.grace import GRACE_S
 from trainer.metadata import open_metadata
 from trainer.node import lifecycle
 from trainer.node.lifecycle import Lifecycle
-from trainer.node.peers import GRACE_S
 
 
 class Metadata:

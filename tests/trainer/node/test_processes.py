@@ -5,7 +5,7 @@ import sys
 
 from trainer.node import processes
 
-NAMED = """
+NAMED = r"""
 import ctypes
 ctypes.CDLL(None).prctl(15, b"\xff) Z 1", 0, 0, 0)  # PR_SET_NAME
 print(flush=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.train import grace
+from trainer import grace
 
 
 def test_a_worker_leaves_in_the_time_that_its_agent_gave_it(tmp_path: Path):
@@ -31,7 +31,7 @@ def test_where_no_agent_says_a_spot_notice_is_what_leaves_least(tmp_path: Path, 
     if said is not None:
         file.write_text(said)
     for path in (None, file):
-        assert grace.left(path, time.time() - 30) == pytest.approx(grace.DEFAULT_S - grace.MARGIN_S - 30, abs=5)
+        assert grace.left(path, time.time() - 30) == pytest.approx(grace.GRACE_S - grace.MARGIN_S - 30, abs=5)
 
 
 def test_no_agent_makes_it_wait_for_ever(tmp_path: Path):

@@ -10,8 +10,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-DEFAULT_S = 110.0
-"""Where no agent says: a machine is reclaimed 120 s after its notice, or later."""
+GRACE_S = 110.0
+"""How long workers may take to save and leave when asked, unless more is known: AWS takes a spot instance 120 s after
+its notice, and groups give a node as long."""
 
 MARGIN_S = 10.0
 """Seconds before that, in which a worker says how its save ended, and leaves."""
@@ -22,7 +23,7 @@ MOST_S = 3600.0
 
 def left(path: Path | None, since: float) -> float:
     """Seconds from now; `since` is when the drain was noticed, by the system's clock, for where no agent says."""
-    given = DEFAULT_S
+    given = GRACE_S
     if path is not None:
         with suppress(OSError, ValueError):  # not asked yet, or being asked
             given, since = min(MOST_S, float(path.read_text())), path.stat().st_mtime
