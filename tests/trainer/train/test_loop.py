@@ -68,9 +68,10 @@ def test_uneven_shares_give_the_gradient_of_one_big_batch(ranks, tiny, tmp_path:
     (whole,) = ranks.run("gradients", 1, job, tmp_path, **values)
     values["path"] = str(tmp_path / "shared.pt")
     shared = ranks.run("gradients", world, job | {"micro_batch": micro_batch} | more, tmp_path, **values)
-    assert all(answer["loss"] == pytest.approx(whole["loss"], abs=1e-6) for answer in shared)
+    # Float32's sums in another order: two units in the last place of a loss of 5 are 2e-7 of it.
+    assert [answer["loss"] for answer in shared] == pytest.approx([whole["loss"]] * world, rel=1e-6)
     pairs = zip(torch.load(tmp_path / "whole.pt"), torch.load(tmp_path / "shared.pt"), strict=True)
-    assert all(torch.allclose(one, many, rtol=0, atol=1e-6) for one, many in pairs)
+    assert all(torch.allclose(one, many, rtol=1e-5, atol=1e-6) for one, many in pairs)
 
 
 @pytest.mark.parametrize(("precision", "sharding"), [("fp32", "ddp"), ("fp16", "ddp"), ("fp16", "fsdp")])
