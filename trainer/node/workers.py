@@ -355,11 +355,11 @@ class Workers:
         """
         if self.poll() is None:
             self.ended = Ended(self.generation.number, FAILED if failed else STOPPED, failed)
+        killed = self._launched() - self._stuck  # one that is ending has lost its environment, and holds its GPU still
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         deadline = time.monotonic() + KILLED_S
-        killed: set[int] = set()
         while goes_on := (left := self._launched() - self._stuck) | {pid for pid in killed if processes.runs(pid)}:
             if time.monotonic() > deadline:
                 break
