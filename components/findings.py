@@ -17,16 +17,27 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong or risky: where in the stack's file (`path`), why (`reason`), what to do (`fix`)."""
+    """One thing that is wrong or risky: where in the stack's file (`path`), why (`reason`), what to do (`fix`).
+
+    Each is one line of plain text: what it repeats of a file may hold line ends, and codes that terminals obey.
+    """
 
     path: str
     reason: str
     fix: str = ""
     severity: Severity = Severity.ERROR
 
+    def __post_init__(self) -> None:
+        for name in ("path", "reason", "fix"):
+            object.__setattr__(self, name, _printable(getattr(self, name)))
+
     def __str__(self) -> str:
         text = f"{self.path}: {self.reason}"
         return f"{text}. {self.fix}" if self.fix else text
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class Invalid(ValueError):

@@ -671,13 +671,7 @@ def _finding(detail: ErrorDetails) -> Finding:
         fix = f"Write [{_shortened(', '.join(given.split()))}]"
     elif kind in {"missing", "too_short", "string_pattern_mismatch"}:
         fix = _description(location)
-    fix = f"{fix} Add it to the stack's file" if kind == "missing" else fix
-    return Finding(_printable(path), _printable(reason), fix)
-
-
-def _printable(text: str) -> str:
-    """What a file says may hold line ends, and codes that terminals obey: a finding is one line of plain text."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return Finding(path, reason, f"{fix} Add it to the stack's file" if kind == "missing" else fix)
 
 
 def _shortened(text: str) -> str:

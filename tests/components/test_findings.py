@@ -8,6 +8,12 @@ def test_a_finding_is_one_line_of_path_reason_and_fix():
     assert str(Finding("nodes.max", "2 is too few")) == "nodes.max: 2 is too few"
 
 
+def test_a_finding_is_one_line_of_plain_text_whatever_it_repeats():
+    """Line ends would make it two, and terminals would obey the rest."""
+    finding = Finding("tags.a\nb", "'\x1b[2J' is not ün", "Write\tit")
+    assert str(finding) == r"tags.a\nb: '\x1b[2J' is not ün. Write\tit"
+
+
 def test_an_error_carries_all_findings_a_line_each():
     findings = [Finding("a", "b"), Finding("c", "d", "e")]
     assert str(Invalid(findings)) == "a: b\nc: d. e"
